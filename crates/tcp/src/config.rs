@@ -1,0 +1,112 @@
+//! What a connection is told before it starts.
+
+use core::time::Duration;
+
+/// Congestion control algorithms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// Slow start and congestion avoidance by RFC 5681.
+    #[default]
+    Reno,
+}
+
+/// Settings of a connection. The defaults are Linux's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Largest TCP payload plus options that the interface carries, in bytes: its MTU less 40 for IPv4. It is
+    /// also what the SYN's MSS option says.
+    pub mss: u16,
+    /// Receive buffer in bytes, thus the largest window offered; at most 1 GiB (RFC 7323 2.3).
+    pub recv_window_bytes: u32,
+    /// Offer window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// Offer timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Offer SACK (RFC 2018).
+    pub sack: bool,
+    /// Send a small tail while another small segment is unacknowledged (no Nagle algorithm).
+    pub nodelay: bool,
+    /// Initial congestion window in segments (RFC 6928).
+    pub initial_cwnd_segments: u32,
+    /// Initial slow-start threshold in segments.
+    pub initial_ssthresh_segments: u32,
+    /// Upper bound of the congestion window in segments.
+    pub max_cwnd_segments: u32,
+    /// Lower bound of what the RTO adds to the smoothed round-trip time.
+    pub min_rto: Duration,
+    /// RTO before the first measurement (RFC 6298 2.1).
+    pub initial_rto: Duration,
+    /// Upper bound of the RTO with its back-off (RFC 6298 2.5).
+    pub max_rto: Duration,
+    /// How often the SYN is retransmitted before the attempt is given up.
+    pub syn_retries: u32,
+    /// How many time-outs in a row, or window probes without an answer, end the connection.
+    pub retries: u32,
+    /// End the connection when data stays unacknowledged for this long (RFC 5482).
+    pub user_timeout: Option<Duration>,
+    /// Shortest delay of an acknowledgment.
+    pub delayed_ack_min: Duration,
+    /// Longest delay of an acknowledgment; RFC 9293 3.8.6.3 allows at most 500 ms.
+    pub delayed_ack_max: Duration,
+    /// How many segments are acknowledged at once when a connection starts to receive.
+    pub quick_acks: u32,
+    /// How long the TIME-WAIT state lasts, twice the MSL.
+    pub time_wait: Duration,
+    /// How long FIN-WAIT-2 lasts once the application is gone.
+    pub fin_wait_2: Duration,
+    /// The most chunks held out of order.
+    pub max_out_of_order_chunks: usize,
+    /// Shortest time between two acknowledgments that answer unacceptable segments (RFC 5961 section 7).
+    pub challenge_ack_interval: Duration,
+    /// Shrink the congestion window of a connection that idled (RFC 5681 4.1).
+    pub slow_start_after_idle: bool,
+    /// Largest payload of a batch in bytes.
+    pub max_batch_bytes: u32,
+    /// Send no faster than this many payload bytes a second; also turns pacing on.
+    pub max_rate: Option<u64>,
+    /// Congestion control algorithm.
+    pub congestion: Algorithm,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            mss: 1460,
+            recv_window_bytes: 131_072,
+            window_scaling: true,
+            timestamps: true,
+            sack: true,
+            nodelay: false,
+            initial_cwnd_segments: 10,
+            initial_ssthresh_segments: u32::MAX,
+            max_cwnd_segments: 1 << 20,
+            min_rto: Duration::from_millis(200),
+            initial_rto: Duration::from_secs(1),
+            max_rto: Duration::from_secs(120),
+            syn_retries: 6,
+            retries: 15,
+            user_timeout: None,
+            delayed_ack_min: Duration::from_millis(40),
+            delayed_ack_max: Duration::from_millis(200),
+            quick_acks: 16,
+            time_wait: Duration::from_secs(60),
+            fin_wait_2: Duration::from_secs(60),
+            max_out_of_order_chunks: 256,
+            challenge_ack_interval: Duration::from_millis(500),
+            slow_start_after_idle: true,
+            max_batch_bytes: 65_536,
+            max_rate: None,
+            congestion: Algorithm::Reno,
+        }
+    }
+}
+
+/// What must not be guessed by others, drawn by the holder (the engine has no randomness).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// Initial send sequence number: [`initial_sequence`](crate::initial_sequence).
+    pub iss: u32,
+    /// Where the timestamp clock starts: [`timestamp_offset`](crate::timestamp_offset).
+    pub timestamp_offset: u32,
+}
