@@ -1,0 +1,572 @@
+//! The engine's end: drives a [`Connection`] by its contract, as a shard would, with an application
+//! that writes and reads, a TX ring, and books of every frame that went in.
+
+use std::collections::BTreeSet;
+
+use core::time::Duration;
+use xsend_tcp::{Batch, Chunk, Config, Connection, Event, Instant, Outcome, Seed, Transmit};
+use xsend_wire::tcp::{Flags, Header, Options, Timestamps};
+use xsend_wire::{Stamp, checksum};
+
+use crate::audit::Audit;
+use crate::codec::Codec;
+use crate::intruder::Intruder;
+use crate::pattern::Pattern;
+use crate::reader::{Reader, Reading};
+use crate::ring::{FRAME_HEADROOM, Fate, Ring, frame_number};
+use crate::rng::Rng;
+use crate::trace::{Seen, Trace};
+
+/// Rounds of polling that one input may cause before it counts as a live-lock.
+const MAX_ROUNDS: usize = 100_000;
+
+/// The application above the engine.
+#[derive(Clone, Debug)]
+pub struct AppConfig {
+    /// Bytes it writes.
+    pub bytes: u64,
+    /// Bytes that may be written and not acknowledged.
+    pub send_buffer_bytes: u64,
+    /// Bytes a second that it writes at most; `None` writes whenever there is room.
+    pub write_rate: Option<u64>,
+    /// Cuts its writes at random places instead of filling each segment.
+    pub ragged: bool,
+    /// How it reads.
+    pub reader: Reader,
+    /// How it ends.
+    pub close: AppClose,
+}
+
+impl Default for AppConfig {
+    fn default() -> Self {
+        Self {
+            bytes: 100_000,
+            send_buffer_bytes: 4 << 20,
+            write_rate: None,
+            ragged: false,
+            reader: Reader::default(),
+            close: AppClose::AfterWriting,
+        }
+    }
+}
+
+/// How the application above the engine ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppClose {
+    /// Closes for writing after its last byte, then reads on to the peer's end.
+    AfterWriting,
+    /// Closes for writing once everything is written and the peer has closed.
+    AfterPeer,
+    /// Closes both ways after its last byte: what the peer sends afterwards meets nobody.
+    LeaveAfterWriting,
+    /// Resets the connection at this time since the start.
+    AbortAt(Duration),
+}
+
+/// A frame on its way out of the engine's end.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Onto the link.
+    Frame(Vec<u8>),
+    /// To be told at this time: the ring has completed a frame.
+    Completion { at: Instant, number: Option<u64>, len: u64 },
+    /// To be told at this time: the ring will never complete a frame.
+    GiveUp { at: Instant, len: u64 },
+}
+
+/// Every payload frame that the engine was given, until it came back.
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    out: BTreeSet<u64>,
+    pub(crate) given: u64,
+}
+
+impl Books {
+    fn give(&mut self, payload: &[u8]) -> Box<[u8]> {
+        let number = self.given;
+        self.given += 1;
+        self.out.insert(number);
+        [&number.to_le_bytes()[..], payload].concat().into()
+    }
+
+    fn take_back(&mut self, frame: &[u8]) -> bool {
+        self.out.remove(&frame_number(frame))
+    }
+
+    pub(crate) fn missing(&self) -> u64 {
+        self.out.len() as u64
+    }
+}
+
+/// The engine's end of the link.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) connection: Connection<Box<[u8]>>,
+    codec: Codec,
+    ring: Ring,
+    pub(crate) books: Books,
+    pub(crate) audit: Audit,
+    app: AppConfig,
+    rng: Rng,
+    pattern: Pattern,
+    incoming: Pattern,
+    reading: Reading,
+    /// Bytes received in order that the application has not read.
+    unread: u64,
+    received: u64,
+    written: u64,
+    write_ready_at: Instant,
+    closed: bool,
+    peer_closed: bool,
+    blocked_since: Option<Instant>,
+    pub(crate) established_at: Option<Instant>,
+    pub(crate) closed_at: Option<(Instant, Outcome)>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) splits: u64,
+    pub(crate) frames_replaced: u64,
+    pub(crate) batches: u64,
+}
+
+/// What an endpoint is made of.
+pub(crate) struct EndpointParts {
+    pub(crate) config: Config,
+    pub(crate) seed: Seed,
+    pub(crate) app: AppConfig,
+    pub(crate) ring: Ring,
+    pub(crate) audit: Audit,
+    pub(crate) rng: Rng,
+    pub(crate) outgoing: Pattern,
+    pub(crate) incoming: Pattern,
+}
+
+impl Endpoint {
+    pub(crate) fn new(parts: EndpointParts, now: Instant) -> Self {
+        Self {
+            connection: Connection::connect(&parts.config, parts.seed, now),
+            codec: Codec::engine(false),
+            ring: parts.ring,
+            books: Books::default(),
+            audit: parts.audit,
+            reading: Reading::new(parts.app.reader.clone(), now),
+            app: parts.app,
+            rng: parts.rng,
+            pattern: parts.outgoing,
+            incoming: parts.incoming,
+            unread: 0,
+            received: 0,
+            written: 0,
+            write_ready_at: now,
+            closed: false,
+            peer_closed: false,
+            blocked_since: None,
+            established_at: None,
+            closed_at: None,
+            events: Vec::new(),
+            splits: 0,
+            frames_replaced: 0,
+            batches: 0,
+        }
+    }
+
+    /// Bytes that its application has read.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.reading.read
+    }
+
+    pub(crate) fn peer_closed(&self) -> bool {
+        self.peer_closed
+    }
+
+    /// When [`Endpoint::tick`] must be called.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        let stuck = self.blocked_since.map(|since| since + self.ring.config.stuck_after);
+        let write = (self.may_write() && self.room() > 0).then_some(self.write_ready_at);
+        let abort = match self.app.close {
+            AppClose::AbortAt(after) if !self.closed => Some(Instant::ZERO + after),
+            _ => None,
+        };
+        let read = self.reading.next_at(self.unread);
+        [self.connection.poll_timeout(), stuck, write, abort, read].into_iter().flatten().min()
+    }
+
+    /// Does what is due by `now`.
+    pub(crate) fn tick(&mut self, now: Instant, trace: &mut Trace, out: &mut Vec<Output>) {
+        if self.connection.poll_timeout().is_some_and(|at| at <= now) {
+            trace.note(now, || "engine: on_timeout".to_owned());
+            self.connection.on_timeout(now);
+        }
+        if self.blocked_since.is_some_and(|since| since + self.ring.config.stuck_after <= now) {
+            self.replace_stuck(now);
+        }
+        if let AppClose::AbortAt(after) = self.app.close
+            && !self.closed
+            && now >= Instant::ZERO + after
+        {
+            self.closed = true;
+            self.connection.on_abort(now);
+        }
+        self.pump(now, trace, out);
+    }
+
+    /// A frame has come off the link.
+    pub(crate) fn arrive(&mut self, now: Instant, frame: &[u8], trace: &mut Trace, out: &mut Vec<Output>) {
+        let Some((header, payload)) = self.codec.decode(frame) else {
+            trace.frame(now, Seen::Damaged, frame);
+            trace.note(now, || "engine: refused a damaged frame".to_owned());
+            return;
+        };
+        trace.segment(now, Seen::EngineGot, &header, payload.len());
+        if self.connection.is_finished() {
+            self.answer_stray(now, &header, payload.len(), trace, out);
+            return;
+        }
+        self.audit.got(now, &header, payload.len());
+        let chunk = self.chunk(payload);
+        self.connection.on_segment(now, &header, chunk, payload.len() as u32);
+        self.pump(now, trace, out);
+    }
+
+    /// A payload in a frame of its own.
+    fn chunk(&mut self, payload: &[u8]) -> Option<Chunk<Box<[u8]>>> {
+        let (offset, len) = (FRAME_HEADROOM as u32, payload.len() as u32);
+        (len > 0).then(|| Chunk { frame: self.books.give(payload), offset, len })
+    }
+
+    /// A forged segment, written to look like the peer's, reaches the engine. The auditor does not
+    /// hear of it: it justifies nothing that the engine does but an answer.
+    pub(crate) fn forged(
+        &mut self,
+        now: Instant,
+        intruder: &mut Intruder,
+        trace: &mut Trace,
+        out: &mut Vec<Output>,
+    ) {
+        if self.established_at.is_none() || self.connection.is_finished() {
+            return;
+        }
+        let Some(view) = self.audit.view() else { return };
+        let (header, payload) = intruder.forge(view);
+        trace.note(now, || "an intruder's".to_owned());
+        trace.segment(now, Seen::EngineGot, &header, payload.len());
+        let chunk = self.chunk(payload);
+        self.connection.on_segment(now, &header, chunk, payload.len() as u32);
+        self.pump(now, trace, out);
+    }
+
+    /// The ring has completed a frame.
+    pub(crate) fn completed(
+        &mut self,
+        now: Instant,
+        number: Option<u64>,
+        len: u64,
+        trace: &mut Trace,
+        out: &mut Vec<Output>,
+    ) {
+        self.ring.complete(number, len);
+        self.pump(now, trace, out);
+    }
+
+    /// The ring will not complete a frame.
+    pub(crate) fn gave_up(&mut self, now: Instant, len: u64, trace: &mut Trace, out: &mut Vec<Output>) {
+        self.ring.give_up(len);
+        self.pump(now, trace, out);
+    }
+
+    /// RFC 9293, 3.10.7.1: the connection is over and forgotten, its holder answers with a reset.
+    fn answer_stray(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        payload_len: usize,
+        trace: &mut Trace,
+        out: &mut Vec<Output>,
+    ) {
+        if header.flags.contains(Flags::RST) {
+            return;
+        }
+        let taken = payload_len as u32 + u32::from(header.flags.intersects(Flags::SYN | Flags::FIN));
+        let (seq, ack, flags) = if header.flags.contains(Flags::ACK) {
+            (header.ack, 0, Flags::RST)
+        } else {
+            (0, header.seq.wrapping_add(taken), Flags::RST | Flags::ACK)
+        };
+        let header = Header { seq, ack, flags, ..Header::default() };
+        trace.segment(now, Seen::EngineSent, &header, 0);
+        out.push(Output::Frame(self.codec.control(&header, &[])));
+    }
+
+    /// Everything that follows from an input, until nothing more does.
+    pub(crate) fn pump(&mut self, now: Instant, trace: &mut Trace, out: &mut Vec<Output>) {
+        for _ in 0..MAX_ROUNDS {
+            let mut progress = self.write(now);
+            progress |= self.transmit(now, trace, out);
+            progress |= self.receive(now);
+            progress |= self.take_events(now, trace);
+            while let Some(frame) = self.connection.poll_freed() {
+                if !self.books.take_back(&frame) {
+                    let number = frame_number(&frame);
+                    self.audit.breach(now, format!("frame {number} came back twice"));
+                }
+            }
+            if !progress {
+                self.watch_ring(now);
+                return;
+            }
+        }
+        self.audit.breach(now, format!("still busy after {MAX_ROUNDS} rounds of polling"));
+    }
+
+    fn watch_ring(&mut self, now: Instant) {
+        if self.connection.blocked_on_ring() {
+            self.blocked_since.get_or_insert(now);
+        } else {
+            self.blocked_since = None;
+        }
+    }
+
+    fn may_write(&self) -> bool {
+        self.established_at.is_some()
+            && self.closed_at.is_none()
+            && self.written < self.app.bytes
+            && !self.closed
+    }
+
+    /// Room in the send buffer; the last write may exceed it by less than a segment.
+    fn room(&self) -> u64 {
+        self.app.send_buffer_bytes.saturating_sub(self.written.saturating_sub(self.connection.acked_bytes()))
+    }
+
+    /// The application writes what it can, and closes when it is done.
+    fn write(&mut self, now: Instant) -> bool {
+        let mut progress = false;
+        let smss = u64::from(self.connection.smss());
+        while self.may_write() && self.room() > 0 && now >= self.write_ready_at {
+            let mut len = smss.min(self.app.bytes - self.written);
+            if self.app.ragged {
+                len = self.rng.between(1, len);
+            }
+            let mut payload = vec![0; len as usize];
+            self.pattern.fill(self.written, &mut payload);
+            self.written += len;
+            if let Some(rate) = self.app.write_rate {
+                self.write_ready_at = now + Duration::from_nanos((len * 1_000_000_000).div_ceil(rate.max(1)));
+            }
+            let push = self.written == self.app.bytes;
+            let frame = self.books.give(&payload);
+            self.connection.on_write(now, frame, len as u32, push);
+            progress = true;
+        }
+        let done = self.established_at.is_some() && self.written == self.app.bytes;
+        let close = match self.app.close {
+            AppClose::AfterWriting | AppClose::LeaveAfterWriting => done,
+            AppClose::AfterPeer => done && self.peer_closed,
+            AppClose::AbortAt(_) => false,
+        };
+        if close && !self.closed && self.closed_at.is_none() {
+            self.closed = true;
+            match self.app.close {
+                AppClose::LeaveAfterWriting => self.connection.on_detach(now),
+                _ => self.connection.on_close(now),
+            }
+            progress = true;
+        }
+        progress
+    }
+
+    /// Segments that the ring may take now: its room, and what TSQ leaves to this flow.
+    fn budget(&self) -> usize {
+        let limit = u64::from(self.connection.tsq_limit_bytes());
+        let credit =
+            limit.saturating_sub(self.ring.bytes()).div_ceil(u64::from(self.connection.smss().max(1)));
+        self.ring.room().min(credit as usize)
+    }
+
+    fn transmit(&mut self, now: Instant, trace: &mut Trace, out: &mut Vec<Output>) -> bool {
+        let mut progress = false;
+        while self.ring.room() > 0 {
+            let budget = self.budget();
+            let mut segments = Vec::new();
+            let mut split = false;
+            match self.connection.poll_transmit(now, budget, &self.ring) {
+                None => break,
+                Some(Transmit::Split) => split = true,
+                Some(Transmit::Control(control)) => {
+                    let header = control.header(0, 0);
+                    segments.push((None, header, Vec::new()));
+                }
+                Some(Transmit::Data(batch)) => {
+                    self.batches += 1;
+                    if let Err(fault) = unpack(batch, budget, &mut segments) {
+                        self.audit.breach(now, fault);
+                    }
+                }
+            }
+            progress = true;
+            if split {
+                self.split();
+            }
+            let dropped = self.submit(now, segments, trace, out);
+            if dropped {
+                self.audit.heard(now);
+                self.connection.on_local_drop(now);
+            }
+        }
+        progress
+    }
+
+    /// Puts segments into the ring and on the link; true if the device dropped any.
+    fn submit(
+        &mut self,
+        now: Instant,
+        segments: Vec<Outgoing>,
+        trace: &mut Trace,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let mut dropped = false;
+        for (number, header, payload) in segments {
+            if number.is_some_and(|number| self.ring.holds(number)) {
+                self.audit.breach(now, format!("frame {number:?} sent again while in the ring"));
+            }
+            self.audit.sent(now, &header, &payload);
+            trace.segment(now, Seen::EngineSent, &header, payload.len());
+            let frame = if number.is_some() {
+                let Header { seq, ack, window, flags, .. } = header;
+                let timestamps: Option<Timestamps> = header.options.timestamps;
+                let stamp = Stamp {
+                    seq,
+                    ack,
+                    window,
+                    flags,
+                    timestamps,
+                    payload_len: payload.len() as u16,
+                    payload_sum: checksum::Sum::of(&payload),
+                    ip_id: 0,
+                };
+                self.codec.data(stamp, &payload)
+            } else {
+                self.codec.control(&header, &payload)
+            };
+            let len = frame.len() as u64;
+            let submitted = self.ring.submit(now, number, len);
+            if submitted.sent {
+                out.push(Output::Frame(frame));
+            } else {
+                dropped = true;
+                trace.note(now, || "device: dropped it".to_owned());
+            }
+            out.push(match submitted.fate {
+                Fate::Completes { at } => Output::Completion { at, number, len },
+                Fate::Stuck { until } => Output::GiveUp { at: until, len },
+            });
+        }
+        dropped
+    }
+
+    fn split(&mut self) {
+        self.splits += 1;
+        let books = &mut self.books;
+        self.connection.on_split(|frame, head_len, len| {
+            let tail = FRAME_HEADROOM + head_len as usize..FRAME_HEADROOM + len as usize;
+            Some(books.give(&frame[tail]))
+        });
+    }
+
+    /// Frames that the ring will not give back are replaced by copies.
+    fn replace_stuck(&mut self, now: Instant) {
+        self.blocked_since = None;
+        self.audit.heard(now);
+        let Self { connection, books, ring, frames_replaced, .. } = self;
+        connection.on_stuck(|frame, len| {
+            let number = frame_number(frame);
+            if ring.holds(number) {
+                let copy = books.give(&frame[FRAME_HEADROOM..FRAME_HEADROOM + len as usize]);
+                books.take_back(frame);
+                *frame = copy;
+                *frames_replaced += 1;
+            }
+        });
+    }
+
+    /// Takes what is in order; the application reads what it will.
+    fn receive(&mut self, now: Instant) -> bool {
+        while let Some(chunk) = self.connection.poll_received() {
+            let from = chunk.offset as usize;
+            let bytes = &chunk.frame[from..from + chunk.len as usize];
+            if let Some(wrong) = self.incoming.mismatch(self.received, bytes) {
+                self.audit.breach(now, format!("delivers a wrong byte at {wrong}"));
+            }
+            self.received += u64::from(chunk.len);
+            self.unread += u64::from(chunk.len);
+            if !self.books.take_back(&chunk.frame) {
+                self.audit.breach(now, "delivers a frame twice".to_owned());
+            }
+        }
+        let taken = self.reading.take(now, self.unread);
+        self.unread -= taken;
+        if taken > 0 {
+            self.connection.on_consumed(now, taken as u32);
+        }
+        taken > 0
+    }
+
+    fn take_events(&mut self, now: Instant, trace: &mut Trace) -> bool {
+        let mut progress = false;
+        while let Some(event) = self.connection.poll_event() {
+            trace.note(now, || format!("engine: {event:?}"));
+            if self.closed_at.is_some() {
+                self.audit.breach(now, format!("{event:?} after the last event"));
+            }
+            match event {
+                Event::Established => {
+                    self.established_at = Some(now);
+                    self.codec = Codec::engine(self.connection.data_header_len() > 20);
+                    let timestamps = self.connection.info().timestamps;
+                    let expected = if timestamps { 32 } else { 20 };
+                    if self.connection.data_header_len() != expected {
+                        self.audit.breach(now, "header length and timestamps disagree".to_owned());
+                    }
+                }
+                Event::PeerClosed => self.peer_closed = true,
+                Event::Closed(outcome) => self.closed_at = Some((now, outcome)),
+                _ => {}
+            }
+            if self.events.contains(&event) {
+                self.audit.breach(now, format!("{event:?} told twice"));
+            }
+            self.events.push(event);
+            progress = true;
+        }
+        progress
+    }
+}
+
+/// A segment that leaves: the number of its payload's frame, its header, its payload.
+type Outgoing = (Option<u64>, Header, Vec<u8>);
+
+/// The segments of a batch, which must be consecutive, within the budget, and add up.
+fn unpack(batch: Batch<'_, Box<[u8]>>, budget: usize, segments: &mut Vec<Outgoing>) -> Result<(), String> {
+    let Batch { seq, ack, window, timestamps, payload_bytes, .. } = batch;
+    let len = batch.len();
+    if len > budget {
+        return Err(format!("{len} segments, the budget was {budget}"));
+    }
+    let mut next = seq;
+    for segment in batch.segments() {
+        if segment.seq != next {
+            return Err(format!("a batch has {} after {next}", segment.seq));
+        }
+        next = segment.seq.wrapping_add(segment.len);
+        let push = if segment.push { Flags::PSH } else { Flags::NONE };
+        let options = Options { timestamps, ..Options::default() };
+        let flags = Flags::ACK | push;
+        let header = Header { seq: segment.seq, ack, flags, window, options, ..Header::default() };
+        let payload = &segment.frame[FRAME_HEADROOM..FRAME_HEADROOM + segment.len as usize];
+        segments.push((Some(frame_number(segment.frame)), header, payload.to_vec()));
+    }
+    let bytes = next.wrapping_sub(seq);
+    if bytes == payload_bytes && bytes <= 65_536 {
+        Ok(())
+    } else {
+        Err(format!("a batch of {bytes} bytes claims {payload_bytes}"))
+    }
+}
