@@ -1,0 +1,144 @@
+//! Why steering could not be set up or changed.
+
+use core::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use crate::AttachMode;
+
+/// Why [`Steer::attach`](crate::Steer::attach) failed: each message says what, on which interface, and what
+/// to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// There is no such interface in this network namespace.
+    NoInterface {
+        /// The name that was asked for.
+        interface: String,
+    },
+    /// The interface already carries an XDP program.
+    AlreadyAttached {
+        /// The interface.
+        interface: String,
+        /// The program's id, as `bpftool prog` shows it.
+        id: u32,
+        /// The program's name, when the kernel tells.
+        name: Option<String>,
+    },
+    /// The driver has no native XDP.
+    NotNative {
+        /// The interface.
+        interface: String,
+        /// The kernel's answer.
+        error: io::Error,
+    },
+    /// The process lacks capabilities.
+    NoPrivilege {
+        /// The interface.
+        interface: String,
+        /// What is missing, for instance "CAP_BPF and CAP_NET_ADMIN".
+        missing: String,
+    },
+    /// The kernel refused the program or its maps.
+    Load {
+        /// What was being done.
+        action: &'static str,
+        /// The answer, with the verifier's words if it had any.
+        error: String,
+    },
+    /// The driver refused the program for its present settings, or something else went wrong.
+    Attach {
+        /// The interface.
+        interface: String,
+        /// The mode that was asked for.
+        mode: AttachMode,
+        /// The kernel's answer.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoInterface { interface } => {
+                write!(f, "no interface {interface:?} in this network namespace; `ip link` lists them")
+            }
+            Self::AlreadyAttached { interface, id, name } => {
+                let name = name.as_deref().unwrap_or("of unknown name");
+                write!(
+                    f,
+                    "{interface} already carries an XDP program: {name} (id {id}); end the program that attached it, or \
+                     detach it with `ip link set {interface} xdp off` (`bpftool link` if it is held by a link)"
+                )
+            }
+            Self::NotNative { interface, error } => write!(
+                f,
+                "the driver of {interface} has no native XDP ({error}); ask for generic mode, which is slower, \
+                 or use another interface"
+            ),
+            Self::NoPrivilege { interface, missing } => write!(
+                f,
+                "attaching an XDP program to {interface} needs {missing}, which this process does not have; \
+                 run as root or grant it with `setcap`"
+            ),
+            Self::Load { action, error } => write!(f, "cannot {action}: {error}"),
+            Self::Attach { interface, mode, error } => write!(
+                f,
+                "cannot attach the XDP program to {interface} in {mode} mode: {error}; \
+                 the kernel log may say why (MTU too large, too few queues, an offload that XDP excludes)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NotNative { error, .. } | Self::Attach { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Why a flow, a listener or a socket could not be added or removed, or counts not be read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum MapError {
+    /// The map of flows or listeners is full.
+    Full {
+        /// The local address.
+        local: SocketAddr,
+        /// How many entries it holds.
+        limit: u32,
+    },
+    /// The queue number is not below the number of queues that were announced at attach.
+    NoQueue {
+        /// The queue.
+        queue: u32,
+        /// Number of queues.
+        queues: u32,
+    },
+    /// The kernel refused for another reason.
+    Kernel {
+        /// What was being done.
+        action: &'static str,
+        /// The kernel's answer.
+        error: String,
+    },
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { local, limit } => {
+                write!(f, "cannot steer {local}: all {limit} entries are taken; close some connections first")
+            }
+            Self::NoQueue { queue, queues } => {
+                write!(f, "cannot steer to queue {queue}: the interface has {queues} (counted from 0)")
+            }
+            Self::Kernel { action, error } => write!(f, "cannot {action}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for MapError {}

@@ -1,0 +1,40 @@
+//! Attaching an XDP program through a BPF link, in a mode that is asked for and never guessed.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::sys;
+
+/// The interface's number in the calling thread's network namespace; `None` when it has no such interface.
+pub fn interface_index(name: &str) -> Option<u32> {
+    sys::interface_index(name)
+}
+
+/// Attaches the XDP program `program` to interface number `ifindex` of the calling thread's network
+/// namespace.
+///
+/// The program stays attached for as long as the returned descriptor (or a copy of it) is open: when the
+/// process dies, however it dies, the kernel detaches it. `native` asks for the driver's own hook, else the
+/// generic one in the network stack is used; there is no fall-back from one to the other.
+///
+/// # Errors
+/// The kernel's: `EOPNOTSUPP` when the driver has no native XDP, `EBUSY` or `EEXIST` when a program is
+/// attached already, `EPERM` without CAP_NET_ADMIN, `ENODEV` when there is no such interface, and what the
+/// driver says to its present settings.
+pub fn attach_xdp(program: BorrowedFd<'_>, ifindex: u32, native: bool) -> io::Result<OwnedFd> {
+    let ifindex = i32::try_from(ifindex).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+    // SAFETY: the structure is plain data (integers, a pointer and a union of plain data) for which all
+    // zeroes is a valid value, and zeroes are what the kernel wants in the fields that are not used.
+    let mut options: libbpf_sys::bpf_link_create_opts = unsafe { core::mem::zeroed() };
+    options.sz = size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t;
+    options.flags = if native { libbpf_sys::XDP_FLAGS_DRV_MODE } else { libbpf_sys::XDP_FLAGS_SKB_MODE };
+    // SAFETY: `options` outlives the call, which only reads it, and its size is in `sz`; the descriptor is
+    // open, being borrowed.
+    let fd =
+        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex, libbpf_sys::BPF_XDP, &options) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the call has just made this descriptor for us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

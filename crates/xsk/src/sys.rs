@@ -1,0 +1,147 @@
+//! The system calls that neither the standard library nor xsk-rs makes for us, each behind a safe function.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::time::Duration;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// Socket options that libc does not name.
+pub(crate) const XDP_OPTIONS: c_int = 8;
+pub(crate) const XDP_OPTIONS_ZEROCOPY: u32 = 1;
+pub(crate) const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
+
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Asks the kernel to transmit what is in the ring: an empty, non-blocking `sendto`. The error is the raw
+/// errno.
+#[inline]
+pub(crate) fn kick_tx(fd: RawFd) -> Result<(), i32> {
+    // SAFETY: no memory is passed: zero bytes, no address.
+    let sent = unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
+    if sent < 0 { Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)) } else { Ok(()) }
+}
+
+/// Asks the driver to look at the fill ring: an empty, non-blocking `recvfrom`.
+pub(crate) fn kick_rx(fd: RawFd) {
+    // SAFETY: no memory is passed: zero bytes, no address.
+    // The answer does not matter: what the driver could not do now it does at its next interrupt or kick.
+    unsafe { libc::recvfrom(fd, ptr::null_mut(), 0, libc::MSG_DONTWAIT, ptr::null_mut(), ptr::null_mut()) };
+}
+
+/// Sets an integer socket option.
+pub(crate) fn set_option(fd: RawFd, level: c_int, name: c_int, value: u32) -> io::Result<()> {
+    let len = size_of::<u32>() as libc::socklen_t;
+    // SAFETY: `value` is four readable bytes, as `len` says.
+    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast::<c_void>(), len) }).map(drop)
+}
+
+/// Reads an integer socket option.
+pub(crate) fn get_option(fd: RawFd, level: c_int, name: c_int) -> io::Result<u32> {
+    let mut value = 0u32;
+    let mut len = size_of::<u32>() as libc::socklen_t;
+    // SAFETY: `value` is four writable bytes, as `len` says; the kernel writes at most that many.
+    check(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast::<c_void>(), &mut len) })?;
+    Ok(value)
+}
+
+/// Replaces what descriptor `fd` stands for by a copy of `with`, closing the former in one step.
+pub(crate) fn replace_fd(fd: RawFd, with: &File) -> io::Result<()> {
+    // SAFETY: no memory is passed; that `fd` is the caller's to replace is for the caller to know.
+    check(unsafe { libc::dup3(with.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
+}
+
+/// The interface's number in the calling thread's network namespace.
+pub(crate) fn interface_index(name: &str) -> Option<u32> {
+    let name = std::ffi::CString::new(name).ok()?;
+    // SAFETY: `name` ends in a zero byte.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
+/// How many queues an interface has, as `(receive, transmit)`.
+///
+/// # Errors
+/// `EOPNOTSUPP` when the driver does not say, which as a rule means one of each.
+pub(crate) fn queues(interface: &str) -> io::Result<(u32, u32)> {
+    #[repr(C)]
+    #[derive(Default)]
+    struct Channels {
+        cmd: u32,
+        max: [u32; 4],
+        rx: u32,
+        tx: u32,
+        other: u32,
+        combined: u32,
+    }
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    const SIOCETHTOOL: libc::Ioctl = 0x8946;
+
+    let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Channels::default() };
+    // SAFETY: `ifreq` is plain data (a byte array and a union of plain data), for which zeroes are valid.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+    if interface.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+    // SAFETY: no memory is passed.
+    let socket = unsafe {
+        OwnedFd::from_raw_fd(check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?)
+    };
+    // SAFETY: the request names the interface with a zero-terminated name (the last byte was left zero) and
+    // points to `channels`, which has the layout that ETHTOOL_GCHANNELS reads and writes and outlives the
+    // call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &mut request) })?;
+    Ok((channels.rx + channels.combined, channels.tx + channels.combined))
+}
+
+/// The soft limit on locked memory in bytes; `None` when there is none.
+pub(crate) fn memlock_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is what the call writes.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
+    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    // SAFETY: the descriptor was just made for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+pub(crate) fn ring(eventfd: BorrowedFd<'_>) {
+    let one = 1u64;
+    // SAFETY: eight readable bytes are passed, as an eventfd wants. It fails only when the counter is full,
+    // that is when it is rung anyway.
+    unsafe { libc::write(eventfd.as_raw_fd(), (&raw const one).cast::<c_void>(), size_of::<u64>()) };
+}
+
+pub(crate) fn drain(eventfd: BorrowedFd<'_>) {
+    let mut count = 0u64;
+    // SAFETY: eight writable bytes are passed, as an eventfd wants. It fails only when the counter is zero,
+    // that is when there is nothing to drain.
+    unsafe { libc::read(eventfd.as_raw_fd(), (&raw mut count).cast::<c_void>(), size_of::<u64>()) };
+}
+
+/// Sleeps until one of the descriptors is readable (a negative one is ignored), a signal comes, or the time
+/// is up.
+pub(crate) fn poll_two(first: RawFd, second: RawFd, timeout: Duration) -> io::Result<(bool, bool)> {
+    let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [watch(first), watch(second)];
+    let seconds = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);
+    let time = libc::timespec { tv_sec: seconds, tv_nsec: timeout.subsec_nanos() as libc::c_long };
+    // SAFETY: two entries are passed and two are announced; `time` outlives the call; the signal mask is left
+    // alone.
+    match check(unsafe { libc::ppoll(fds.as_mut_ptr(), 2, &time, ptr::null()) }) {
+        Ok(_) => Ok((fds[0].revents != 0, fds[1].revents != 0)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok((false, false)),
+        Err(error) => Err(error),
+    }
+}

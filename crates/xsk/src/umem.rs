@@ -1,0 +1,289 @@
+//! The UMEM: one stretch of memory cut into equal chunks, and the ways to look at a chunk's bytes.
+
+use core::any::Any;
+use core::num::NonZeroU32;
+use core::ops::Range;
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::frame::{Frame, Owner};
+use crate::tail::Tail;
+use xsend_signal::store_load_fence;
+
+/// Where a packet starts in its chunk, in bytes: the room the kernel keeps for XDP programs.
+pub const PACKET_OFFSET: u32 = 256;
+
+/// The smallest chunk the kernel accepts, in bytes.
+pub(crate) const SMALLEST_CHUNK: u32 = 2048;
+/// The largest chunk the kernel accepts: one page.
+pub(crate) const LARGEST_CHUNK: u32 = 4096;
+
+/// A handle to the memory of a UMEM; clones refer to the same memory and may be used from any thread.
+///
+/// Every access needs the frame's token, so two threads cannot reach the same chunk except through a
+/// [`Tail`]. All methods panic when handed a token of another UMEM, or a range that leaves the chunk: both
+/// are mistakes of the calling program, which no peer and no kernel can provoke.
+#[derive(Clone, Debug)]
+pub struct Umem {
+    base: NonNull<u8>,
+    chunk_shift: u32,
+    frames: u32,
+    owner: Owner,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// One count a frame: 1 means nobody has a tail of it. `Arc` rather than a counter of our own, so that no
+    /// atomic is named here.
+    tails: Box<[Arc<()>]>,
+    /// What `base` in [`Umem`] points into: xsk-rs's mapping, or [`Heap`]. Only kept alive.
+    _memory: Box<dyn Any + Send + Sync>,
+}
+
+/// Ordinary memory, for devices that are not AF_XDP.
+#[derive(Debug)]
+struct Heap {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from `alloc_zeroed` with this very layout, and is freed here only.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+// SAFETY: the memory is reached only through tokens (`Frame`, `Tail`), which cannot be duplicated, so
+// accesses from several threads never overlap; the owner of the memory (`xsk_rs::Umem`, or plain heap memory)
+// is not tied to a thread.
+unsafe impl Send for Umem {}
+// SAFETY: as above; `&Umem` gives no access without a token.
+unsafe impl Sync for Umem {}
+// SAFETY: heap memory is not tied to a thread, and `Heap` itself gives no access to it.
+unsafe impl Send for Heap {}
+// SAFETY: as above.
+unsafe impl Sync for Heap {}
+
+impl Umem {
+    /// Memory without a socket, for devices that are not AF_XDP and for benchmarks: needs no privilege.
+    ///
+    /// `frames` chunks of `chunk_bytes` (2048 or 4096), zeroed; the tokens come in ascending order.
+    ///
+    /// # Panics
+    /// When `frames` is 0 or `chunk_bytes` is not one of the two sizes.
+    pub fn in_memory(frames: u32, chunk_bytes: u32) -> (Self, Vec<Frame>) {
+        assert!(frames > 0, "a UMEM without frames");
+        assert!(
+            chunk_bytes == SMALLEST_CHUNK || chunk_bytes == LARGEST_CHUNK,
+            "chunks are {SMALLEST_CHUNK} or {LARGEST_CHUNK} bytes, not {chunk_bytes}"
+        );
+        let bytes = frames as usize * chunk_bytes as usize;
+        let Ok(layout) = Layout::from_size_align(bytes, LARGEST_CHUNK as usize) else {
+            panic!("a UMEM of {bytes} bytes does not fit in memory");
+        };
+        // SAFETY: the layout's size is not zero: both factors were checked above.
+        let raw = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        Self::assemble(base, frames, chunk_bytes, Box::new(Heap { base, layout }))
+    }
+
+    /// Wraps memory that xsk-rs has mapped and registered. `base` is where chunk 0 begins.
+    pub(crate) fn mapped(
+        base: NonNull<u8>,
+        frames: u32,
+        chunk_bytes: u32,
+        umem: xsk_rs::Umem,
+    ) -> (Self, Vec<Frame>) {
+        Self::assemble(base, frames, chunk_bytes, Box::new(umem))
+    }
+
+    fn assemble(
+        base: NonNull<u8>,
+        frames: u32,
+        chunk_bytes: u32,
+        memory: Box<dyn Any + Send + Sync>,
+    ) -> (Self, Vec<Frame>) {
+        let owner = Owner::new(next_number());
+        let tails = (0..frames).map(|_| Arc::new(())).collect();
+        let shared = Arc::new(Shared { tails, _memory: memory });
+        let umem = Self { base, chunk_shift: chunk_bytes.trailing_zeros(), frames, owner, shared };
+        (umem, (0..frames).map(|index| Frame::new(owner, index)).collect())
+    }
+
+    /// Bytes in a chunk, a power of two.
+    #[inline]
+    pub fn chunk_bytes(&self) -> u32 {
+        1 << self.chunk_shift
+    }
+
+    /// Number of chunks.
+    #[inline]
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Bytes a packet may have in one chunk, headers included: `chunk_bytes - PACKET_OFFSET`.
+    #[inline]
+    pub fn packet_room(&self) -> u32 {
+        self.chunk_bytes() - PACKET_OFFSET
+    }
+
+    /// The first `len` bytes of the packet that is to be sent, headers first.
+    #[inline]
+    pub fn packet<'a>(&'a self, frame: &'a Frame, len: u32) -> &'a [u8] {
+        self.received(frame, PACKET_OFFSET, len)
+    }
+
+    /// `len` bytes at `offset` from the chunk's start: what [`Received`](crate::Received) describes.
+    #[inline]
+    pub fn received<'a>(&'a self, frame: &'a Frame, offset: u32, len: u32) -> &'a [u8] {
+        self.check_any(frame);
+        // SAFETY: the token is this UMEM's, and borrowed for as long as the slice, so nobody holds it
+        // mutably. If its tail is shared, the tail's holder writes behind the published length only, which
+        // `len` does not reach by its rule.
+        unsafe { self.bytes(frame.index(), offset, len as usize) }
+    }
+
+    /// The packet's first `len` bytes, `[256, 256 + len)`, to write headers into. Allowed while the frame's
+    /// tail is shared, if `len` is no more than the header length it was shared with: the tail begins there.
+    #[inline]
+    pub fn header_mut<'a>(&'a self, frame: &'a mut Frame, len: usize) -> &'a mut [u8] {
+        self.check_any(frame);
+        // SAFETY: the token is this UMEM's and borrowed mutably for as long as the slice; a shared tail
+        // starts behind the header.
+        unsafe { self.bytes_mut(frame.index(), PACKET_OFFSET, len) }
+    }
+
+    /// Payload bytes `range` behind a header of `header_len` bytes.
+    #[inline]
+    pub fn payload<'a>(&'a self, frame: &'a Frame, header_len: usize, range: Range<u32>) -> &'a [u8] {
+        self.check_any(frame);
+        let start = self.payload_start(header_len).saturating_add(range.start);
+        // SAFETY: as in `received`.
+        unsafe { self.bytes(frame.index(), start, range.len()) }
+    }
+
+    /// All payload room behind a header of `header_len` bytes, up to the chunk's end.
+    ///
+    /// The caller keeps to itself not to write into a frame that is still in the transmit ring
+    /// ([`Socket::in_ring`](crate::Socket::in_ring)): the kernel would send the new bytes.
+    ///
+    /// # Panics
+    /// Also when the frame's tail is shared: see [`reclaim`](Self::reclaim).
+    #[inline]
+    pub fn payload_mut<'a>(&'a self, frame: &'a mut Frame, header_len: usize) -> &'a mut [u8] {
+        assert!(frame.owner() == self.owner, "a frame of another UMEM, or one whose tail is shared");
+        let start = self.payload_start(header_len);
+        let len = self.chunk_bytes().saturating_sub(start) as usize;
+        // SAFETY: the token is this UMEM's, no tail of it is out, and it is borrowed mutably for as long as
+        // the slice.
+        unsafe { self.bytes_mut(frame.index(), start, len) }
+    }
+
+    /// Splits off the right to append: the frame's holder may go on reading and sending what is published,
+    /// while the holder of the [`Tail`] writes behind it, up to `capacity` payload bytes after a header of
+    /// `header_len`.
+    ///
+    /// Until the tail is dropped and the frame [reclaimed](Self::reclaim), the frame is marked shared and
+    /// refused for everything that needs it whole: [`payload_mut`](Self::payload_mut), the fill ring, a
+    /// second tail.
+    ///
+    /// # Panics
+    /// When the frame is shared already, or `capacity` exceeds the chunk.
+    pub fn share_tail(&self, frame: Frame, header_len: usize, capacity: u32) -> (Frame, Tail) {
+        assert!(frame.owner() == self.owner, "a frame of another UMEM, or one whose tail is shared");
+        let start = self.payload_start(header_len);
+        assert!(capacity <= self.chunk_bytes().saturating_sub(start), "a tail longer than its chunk");
+        let index = frame.index();
+        let right = Arc::clone(&self.shared.tails[index as usize]);
+        (Frame::new(self.owner.shared(), index), Tail::new(self.owner, index, start, capacity, right))
+    }
+
+    /// Makes a frame exclusive again once its [`Tail`] was dropped; until then gives it back as it is.
+    ///
+    /// A frame that was not shared comes back at once, so that this may be called on any frame before it is
+    /// lent again.
+    #[inline]
+    pub fn reclaim(&self, frame: Frame) -> Result<Frame, Frame> {
+        self.check_any(&frame);
+        if !frame.is_shared() {
+            return Ok(frame);
+        }
+        if Arc::strong_count(&self.shared.tails[frame.index() as usize]) != 1 {
+            return Err(frame);
+        }
+        // `strong_count` is a relaxed load. It has seen the decrement (Release) of the tail's drop; with a
+        // fence after it, the tail's last write happens before whatever is done with the frame from here on.
+        store_load_fence();
+        Ok(Frame::new(self.owner, frame.index()))
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The chunk that contains UMEM address `addr`, and the offset in it; `None` when it lies outside.
+    #[inline]
+    pub(crate) fn locate(&self, addr: usize) -> Option<(u32, u32)> {
+        let index = u32::try_from(addr >> self.chunk_shift).ok()?;
+        let offset = addr as u32 & (self.chunk_bytes() - 1);
+        (index < self.frames).then_some((index, offset))
+    }
+
+    #[inline]
+    fn check_any(&self, frame: &Frame) {
+        assert!(frame.owner().exclusive() == self.owner, "a frame of another UMEM");
+    }
+
+    #[inline]
+    fn payload_start(&self, header_len: usize) -> u32 {
+        assert!(header_len <= self.packet_room() as usize, "a header longer than its chunk");
+        PACKET_OFFSET + header_len as u32
+    }
+
+    /// # Safety
+    /// `index` is a frame of this UMEM, and for the lifetime of the slice nobody writes these bytes. The
+    /// bounds are checked here.
+    #[inline]
+    unsafe fn bytes(&self, index: u32, offset: u32, len: usize) -> &[u8] {
+        // SAFETY: `at` has checked that the range lies in the memory, which lives as long as `self`; the
+        // caller vouches for the rest.
+        unsafe { core::slice::from_raw_parts(self.at(index, offset, len), len) }
+    }
+
+    /// # Safety
+    /// `index` is a frame of this UMEM, and for the lifetime of the slice nobody else reads or writes these
+    /// bytes. The bounds are checked here.
+    #[inline]
+    #[allow(clippy::mut_from_ref)] // exclusiveness comes from the token, not from the handle
+    pub(crate) unsafe fn bytes_mut(&self, index: u32, offset: u32, len: usize) -> &mut [u8] {
+        // SAFETY: as in `bytes`.
+        unsafe { core::slice::from_raw_parts_mut(self.at(index, offset, len), len) }
+    }
+
+    #[inline]
+    fn at(&self, index: u32, offset: u32, len: usize) -> *mut u8 {
+        let end = (offset as usize).saturating_add(len);
+        assert!(end <= self.chunk_bytes() as usize, "bytes {offset}..{end} leave the chunk");
+        debug_assert!(index < self.frames);
+        let start = ((index as usize) << self.chunk_shift) + offset as usize;
+        // SAFETY: `index < frames` holds for every token of this UMEM, and the offset stays in the chunk, so
+        // that the pointer stays inside (or one past the end of) the memory that `base` starts.
+        unsafe { self.base.as_ptr().add(start) }
+    }
+}
+
+/// Numbers the UMEMs of this process, so that a token can be told from another UMEM's. Called when one is
+/// made, never on the data path.
+fn next_number() -> NonZeroU32 {
+    static LAST: Mutex<u32> = Mutex::new(0);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    *last = (*last % (u32::MAX >> 1)) + 1;
+    NonZeroU32::new(*last).unwrap_or(NonZeroU32::MIN)
+}
+
+#[cfg(test)]
+mod tests;

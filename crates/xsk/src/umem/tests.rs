@@ -1,0 +1,107 @@
+use super::*;
+
+#[test]
+fn headers_and_payload_lie_one_behind_the_other_in_the_packet() {
+    let (umem, mut tokens) = Umem::in_memory(4, 2048);
+    let frame = &mut tokens[2];
+    umem.header_mut(frame, 66).fill(1);
+    umem.payload_mut(frame, 66)[..10].fill(2);
+    let packet = umem.packet(frame, 76);
+    assert!(packet[..66].iter().all(|byte| *byte == 1) && packet[66..].iter().all(|byte| *byte == 2));
+    assert_eq!(umem.payload(frame, 66, 3..7), [2; 4]);
+    assert_eq!(umem.received(frame, PACKET_OFFSET + 65, 2), [1, 2]);
+}
+
+#[test]
+fn payload_ends_with_its_chunk_and_touches_no_other() {
+    let (umem, mut tokens) = Umem::in_memory(3, 4096);
+    assert_eq!(umem.packet_room(), 4096 - 256);
+    assert_eq!(umem.payload_mut(&mut tokens[1], 54).len(), 4096 - 256 - 54);
+    umem.payload_mut(&mut tokens[1], 54).fill(0xff);
+    umem.header_mut(&mut tokens[1], 54).fill(0xff);
+    for other in [0, 2] {
+        assert!(umem.received(&tokens[other], 0, 4096).iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+#[should_panic(expected = "leave the chunk")]
+fn a_range_that_leaves_the_chunk_is_refused() {
+    let (umem, tokens) = Umem::in_memory(2, 2048);
+    umem.packet(&tokens[0], 2048 - 255);
+}
+
+#[test]
+#[should_panic(expected = "another UMEM")]
+fn a_token_of_another_umem_is_refused() {
+    let (umem, _own) = Umem::in_memory(2, 2048);
+    let (_other, foreign) = Umem::in_memory(2, 2048);
+    umem.packet(&foreign[0], 60);
+}
+
+#[test]
+fn the_tail_writes_where_the_payload_is_read() {
+    let (umem, mut tokens) = Umem::in_memory(1, 2048);
+    let (frame, mut tail) = umem.share_tail(tokens.remove(0), 66, 1448);
+    assert_eq!((tail.index(), tail.capacity()), (0, 1448));
+    let copied = tail.write_at(&umem, 0, b"hello", |to, from| {
+        to.copy_from_slice(from);
+        from.len()
+    });
+    tail.room_mut(&umem, 5, 6).copy_from_slice(b" world");
+    assert_eq!((copied, umem.payload(&frame, 66, 0..11)), (5, b"hello world".as_slice()));
+}
+
+#[test]
+#[should_panic(expected = "do not fit")]
+fn a_tail_does_not_grow_past_its_capacity() {
+    let (umem, mut tokens) = Umem::in_memory(1, 2048);
+    let (_frame, mut tail) = umem.share_tail(tokens.remove(0), 66, 100);
+    tail.room_mut(&umem, 90, 11);
+}
+
+#[test]
+#[should_panic(expected = "tail is shared")]
+fn a_frame_is_not_rewritten_while_its_tail_is_shared() {
+    let (umem, mut tokens) = Umem::in_memory(1, 2048);
+    let (mut frame, _tail) = umem.share_tail(tokens.remove(0), 66, 100);
+    umem.payload_mut(&mut frame, 66);
+}
+
+#[test]
+fn a_frame_is_whole_again_once_its_tail_was_dropped() {
+    let (umem, mut tokens) = Umem::in_memory(2, 2048);
+    let frame = umem.reclaim(tokens.remove(0)).unwrap();
+    let (frame, tail) = umem.share_tail(frame, 66, 100);
+    let frame = umem.reclaim(frame).unwrap_err();
+    // The writer's side, on another thread, as in life.
+    std::thread::scope(|scope| {
+        let umem = &umem;
+        scope.spawn(move || {
+            let mut tail = tail;
+            tail.room_mut(umem, 0, 4).copy_from_slice(b"last");
+        });
+    });
+    let mut frame = umem.reclaim(frame).unwrap();
+    assert_eq!(umem.payload_mut(&mut frame, 66)[..4], *b"last");
+    let (_frame, _tail) = umem.share_tail(frame, 54, 100);
+}
+
+#[test]
+fn addresses_are_taken_apart_and_those_outside_refused() {
+    let (umem, _tokens) = Umem::in_memory(3, 2048);
+    assert_eq!(umem.locate(0), Some((0, 0)));
+    assert_eq!(umem.locate(2 * 2048 + 256), Some((2, 256)));
+    assert_eq!(umem.locate(3 * 2048), None);
+    assert_eq!(umem.locate(usize::MAX), None);
+}
+
+#[test]
+fn tokens_are_small_and_may_change_threads() {
+    fn assert_send<T: Send>() {}
+    assert_send::<Frame>();
+    assert_send::<Tail>();
+    assert_send::<Umem>();
+    assert_send::<crate::Socket>();
+    assert_eq!(size_of::<Option<Frame>>(), 8);
+}
