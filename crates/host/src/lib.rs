@@ -1,0 +1,36 @@
+//! What the kernel knows and a sender that bypasses it must ask: links, routes, next hops, local ports,
+//! privileges, and what a device can do.
+//!
+//! | question | answered by |
+//! |---|---|
+//! | which interfaces are there, and what do they carry | [`Link`], [`links`] |
+//! | which way to this address: source, egress interface, next hop and its MAC, MTU | [`resolve`] |
+//! | did any of that change while it is in use | [`NeighbourWatch`] |
+//! | a local port that nothing else will take | [`PortReservation`] |
+//! | is this process allowed to open AF_XDP sockets | [`Privileges`] |
+//! | queues, rings, offloads and XDP abilities of a device | [`Device`] |
+//!
+//! Every answer concerns the network namespace of the calling thread: netlink sockets are opened by the thread that
+//! asks and belong to its namespace from then on. `/sys/class/net` is never read, because it shows the namespace
+//! that was current when sysfs was mounted. Every call is bounded in time.
+
+#![forbid(unsafe_code)]
+
+mod device;
+mod link;
+mod neighbour;
+mod netlink;
+mod port;
+mod privilege;
+mod resolve;
+mod route;
+mod uapi;
+mod watch;
+
+pub use device::{Channels, Device, DeviceError, Offloads, Rings, XdpFeatures};
+pub use link::{Hardware, Link, LinkError, XdpMode, XdpProgram, links};
+pub use netlink::NetlinkError;
+pub use port::{PortError, PortReservation};
+pub use privilege::{Capability, Memlock, PrivilegeError, Privileges};
+pub use resolve::{Path, Query, Refusal, ResolveError, resolve};
+pub use watch::{Change, NeighbourWatch, PathState, WatchError};

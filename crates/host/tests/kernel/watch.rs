@@ -1,0 +1,190 @@
+//! Watching a path while the network changes under it.
+
+use std::{
+    net::UdpSocket,
+    time::{Duration, Instant},
+};
+
+use xsend_host::{Change, NeighbourWatch, Query, resolve};
+use xsend_wire::Mac;
+
+use crate::lab::{FAR, FAR_IF, FAR_MAC, Lab, NEAR, NEAR_IF};
+
+/// Long enough for any change to be told; never waited for when all is well.
+const PATIENT: Duration = Duration::from_secs(60);
+
+fn watch(lab: &Lab) -> NeighbourWatch {
+    lab.inside(|| {
+        let path = resolve(&Query { timeout: PATIENT, ..Query::to(FAR) }).unwrap();
+        NeighbourWatch::new(&path).unwrap()
+    })
+}
+
+/// Polls until `expected` is told.
+fn await_change(watch: &mut NeighbourWatch, expected: Change) {
+    let deadline = Instant::now() + PATIENT;
+    let mut told = Vec::new();
+    while Instant::now() < deadline {
+        told.extend(watch.poll(deadline.saturating_duration_since(Instant::now())).unwrap());
+        if told.contains(&expected) {
+            return;
+        }
+    }
+    panic!("{expected:?} was not told, but {told:?}");
+}
+
+#[test]
+fn nothing_is_told_while_nothing_changes() {
+    let Some(lab) = Lab::build() else { return };
+    let mut watch = watch(&lab);
+    assert_eq!(watch.poll(Duration::ZERO).unwrap(), []);
+    assert_eq!(watch.poll(Duration::from_millis(50)).unwrap(), []);
+    let state = watch.state();
+    assert_eq!((state.next_hop_mac, state.mtu), (FAR_MAC, 1500));
+    assert!(state.reachable && state.present && state.up && state.running);
+}
+
+#[test]
+fn a_next_hop_that_changes_its_mac_is_told() {
+    let Some(lab) = Lab::build() else { return };
+    lab.hasten();
+    let mut watch = watch(&lab);
+    assert_eq!(watch.poll(Duration::ZERO).unwrap(), []);
+    let moved = Mac([2, 0x77, 0, 0, 0, 0x22]);
+    lab.far(&format!("link set {FAR_IF} address {moved}"));
+    lab.opposite(|| {
+        // To say anything it must first ask who we are, and that tells who it is.
+        let socket = UdpSocket::bind((FAR, 0)).unwrap();
+        socket.send_to(b"?", (NEAR, 9)).unwrap();
+    });
+    await_change(&mut watch, Change::NextHopMac(moved));
+    assert_eq!(watch.state().next_hop_mac, moved);
+}
+
+#[test]
+fn a_change_of_mac_is_found_out_even_if_the_next_hop_says_nothing() {
+    let Some(lab) = Lab::build() else { return };
+    lab.hasten();
+    let mut watch = watch(&lab);
+    let moved = Mac([2, 0x77, 0, 0, 0, 0x22]);
+    lab.far(&format!("link set {FAR_IF} address {moved}"));
+    await_change(&mut watch, Change::NextHopMac(moved));
+}
+
+#[test]
+fn a_next_hop_that_dies_and_comes_back_is_told() {
+    let Some(lab) = Lab::build() else { return };
+    lab.hasten();
+    let mut watch = watch(&lab);
+    lab.far(&format!("addr flush dev {FAR_IF}"));
+    await_change(&mut watch, Change::Reachable(false));
+    assert_eq!(watch.state().next_hop_mac, FAR_MAC, "the last one known");
+    lab.far(&format!("addr add {FAR}/24 dev {FAR_IF}"));
+    await_change(&mut watch, Change::Reachable(true));
+}
+
+#[test]
+fn an_entry_that_is_removed_is_resolved_again() {
+    let Some(lab) = Lab::build() else { return };
+    let mut watch = watch(&lab);
+    lab.near(&format!("neigh del {FAR} dev {NEAR_IF}"));
+    let deadline = Instant::now() + PATIENT;
+    while !lab.neighbour().contains(&FAR_MAC.to_string()) {
+        assert!(Instant::now() < deadline, "{}", lab.neighbour());
+        assert_eq!(watch.poll(Duration::from_millis(10)).unwrap(), [], "it is the same neighbour");
+    }
+}
+
+#[test]
+fn changes_of_mtu_and_link_state_are_told() {
+    let Some(lab) = Lab::build() else { return };
+    let mut watch = watch(&lab);
+    lab.near(&format!("link set {NEAR_IF} mtu 1400"));
+    await_change(&mut watch, Change::Mtu(1400));
+    lab.far(&format!("link set {FAR_IF} down"));
+    await_change(&mut watch, Change::Running(false));
+    assert!(watch.state().up, "only the carrier is gone");
+    lab.far(&format!("link set {FAR_IF} up"));
+    await_change(&mut watch, Change::Running(true));
+    lab.near(&format!("link set {NEAR_IF} down"));
+    await_change(&mut watch, Change::Up(false));
+    lab.near(&format!("link set {NEAR_IF} up"));
+    await_change(&mut watch, Change::Up(true));
+    let renumbered = Mac([2, 0x77, 0, 0, 0, 0x11]);
+    lab.near(&format!("link set {NEAR_IF} address {renumbered}"));
+    await_change(&mut watch, Change::Mac(renumbered));
+    lab.near(&format!("link del {NEAR_IF}"));
+    await_change(&mut watch, Change::LinkGone);
+    assert_eq!(watch.poll(Duration::ZERO).unwrap(), [], "and that is the end of it");
+}
+
+#[test]
+fn what_changed_before_the_watch_began_is_told_first() {
+    let Some(lab) = Lab::build() else { return };
+    let path = lab.inside(|| resolve(&Query { timeout: PATIENT, ..Query::to(FAR) })).unwrap();
+    lab.near(&format!("link set {NEAR_IF} mtu 1350"));
+    let mut watch = lab.inside(|| NeighbourWatch::new(&path)).unwrap();
+    assert_eq!(watch.poll(Duration::ZERO).unwrap(), [Change::Mtu(1350)]);
+}
+
+#[test]
+fn changes_elsewhere_are_not_told() {
+    let Some(lab) = Lab::build() else { return };
+    let mut watch = watch(&lab);
+    assert_eq!(watch.poll(Duration::ZERO).unwrap(), []);
+    lab.near("link add other0 type veth peer name other1");
+    lab.near("link set other0 up");
+    lab.near("addr add 10.78.0.1/24 dev other0");
+    lab.near(&format!("neigh add {FAR} lladdr 02:00:00:00:be:ef dev other0"));
+    lab.near("link set other0 mtu 1234");
+    assert_eq!(watch.poll(Duration::from_millis(50)).unwrap(), []);
+    lab.near("link del other0");
+    assert_eq!(watch.poll(Duration::from_millis(50)).unwrap(), []);
+}
+
+#[test]
+fn an_entry_that_was_made_is_removed_and_one_that_was_found_stays() {
+    let Some(lab) = Lab::build() else { return };
+    assert_eq!(lab.neighbour(), "");
+    let mut made = watch(&lab);
+    made.poll(Duration::ZERO).unwrap();
+    assert!(lab.neighbour().contains(&FAR_MAC.to_string()));
+    drop(made);
+    assert_eq!(lab.neighbour(), "", "the table is as found");
+
+    lab.near(&format!("neigh add {FAR} lladdr {FAR_MAC} nud stale dev {NEAR_IF}"));
+    let mut found = watch(&lab);
+    found.poll(Duration::ZERO).unwrap();
+    drop(found);
+    assert!(lab.neighbour().contains(&FAR_MAC.to_string()), "{}", lab.neighbour());
+}
+
+/// An entry of the watch's own making, then taken over by somebody else, outlives a refresh and the watch's end.
+fn left_alone(setting: &str, shown_as: &str) {
+    let Some(lab) = Lab::build() else { return };
+    lab.hasten();
+    let mut watch = watch(&lab);
+    lab.near(&format!("neigh replace {FAR} {setting} dev {NEAR_IF}"));
+    let refreshed = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < refreshed {
+        watch.poll(refreshed.saturating_duration_since(Instant::now())).unwrap();
+    }
+    drop(watch);
+    let shown = lab.neighbour();
+    assert!(shown.contains(shown_as), "{shown:?}");
+}
+
+#[test]
+fn a_permanent_entry_is_left_alone() {
+    left_alone(&format!("lladdr {FAR_MAC} nud permanent"), "PERMANENT");
+}
+
+#[test]
+fn an_entry_learnt_elsewhere_is_left_alone() {
+    left_alone(&format!("lladdr {FAR_MAC} nud stale extern_learn"), "extern_learn");
+}
+
+#[test]
+fn a_managed_entry_is_left_alone() {
+    left_alone("managed", "managed");
+}
