@@ -1,0 +1,120 @@
+//! Step (5), second half: what the device received, one frame at a time, into the engine.
+
+use core::net::SocketAddr;
+
+use xsend_tcp::{Chunk, Instant, Unreachable};
+use xsend_wire::checksum::Sum;
+use xsend_wire::icmp::{ErrorKind, IcmpError};
+use xsend_wire::{ChecksumPolicy, ChecksumState, Packet};
+use xsend_xsk::Received;
+
+use crate::device::Device;
+use crate::port::{Payload, Way};
+use crate::shard::Shard;
+use crate::table::Ends;
+
+impl<D: Device> Shard<D> {
+    /// ACKs in, engine updated.
+    pub(crate) fn ingress(&mut self, now: Instant) {
+        let mut batch = core::mem::take(&mut self.arrivals);
+        self.port.device.receive(|received| batch.push(received));
+        self.worked |= !batch.is_empty();
+        self.port.stats.rx_frames += batch.len() as u64;
+        for received in batch.drain(..) {
+            self.arrive(received, now);
+        }
+        self.arrivals = batch;
+    }
+
+    fn arrive(&mut self, received: Received, now: Instant) {
+        let Received { frame, offset, len, more } = received;
+        self.port.capture_received(now, &frame, offset, len);
+        if more || core::mem::replace(&mut self.continued, more) {
+            // A packet in several chunks is larger than any MTU this shard was launched for.
+            self.port.stats.rx_malformed += 1;
+            self.port.give_back(frame);
+            return;
+        }
+        let policy = if self.config.accept_partial_checksums {
+            ChecksumPolicy::AcceptPartial
+        } else {
+            ChecksumPolicy::Verify
+        };
+        let parsed = xsend_wire::parse(self.port.umem.received(&frame, offset, len), policy);
+        match parsed {
+            Ok(Packet::Tcp { ip, header, payload_offset, payload, checksum, .. }) => {
+                self.port.stats.rx_partial_checksums += u64::from(checksum == ChecksumState::Partial);
+                let ends = Ends {
+                    local: SocketAddr::new(ip.destination, header.destination),
+                    remote: SocketAddr::new(ip.source, header.source),
+                };
+                let (at, len) = (offset + payload_offset as u32, payload.len() as u32);
+                return self.segment(ends, &header, frame, at, len, now);
+            }
+            Ok(Packet::Icmp(error)) => self.unreachable(&error, now),
+            Ok(Packet::Other) => self.port.stats.rx_stray += 1,
+            Err(_) => self.port.stats.rx_malformed += 1,
+        }
+        self.port.give_back(frame);
+    }
+
+    fn segment(
+        &mut self,
+        ends: Ends,
+        header: &xsend_wire::tcp::Header,
+        frame: xsend_xsk::Frame,
+        offset: u32,
+        len: u32,
+        now: Instant,
+    ) {
+        let Self { flows, port, config, .. } = self;
+        let Some(flow) = flows.find(&ends).and_then(|id| flows.get_mut(id)) else {
+            // A segment of a flow that is over. No reset: steering sent it here because the flow's lease, which
+            // outlives TIME-WAIT, is about to be dropped.
+            port.stats.rx_stray += 1;
+            port.give_back(frame);
+            return;
+        };
+        // A received payload keeps its frame; when the flow holds as many as it may, or the pool runs dry, the bytes are refused
+        // and the peer will send them again.
+        let keep = len > 0 && flow.received < config.receive_frames && port.free() > 0;
+        if keep {
+            flow.received += 1;
+            let frame = Payload { frame, sum: Sum::ZERO, way: Way::In };
+            flow.connection.on_segment(now, header, Some(Chunk { frame, offset, len }), len);
+        } else {
+            port.stats.rx_no_room += u64::from(len > 0);
+            port.give_back(frame);
+            flow.connection.on_segment(now, header, None, len);
+        }
+        let id = flow.id;
+        self.touch(id);
+        self.want(id);
+    }
+
+    /// An ICMP error about one of our segments. The engine judges whether it may be believed.
+    fn unreachable(&mut self, error: &IcmpError, now: Instant) {
+        let quoted = &error.quoted;
+        let ends = Ends {
+            local: SocketAddr::new(quoted.source, quoted.source_port),
+            remote: SocketAddr::new(quoted.destination, quoted.destination_port),
+        };
+        // RFC 1122 3.2.2.1 and RFC 1812 5.2.7.1 name the codes.
+        let kind = match error.kind {
+            ErrorKind::Unreachable { code: 2 } => Unreachable::Protocol,
+            ErrorKind::Unreachable { code: 3 } => Unreachable::Port,
+            ErrorKind::Unreachable { code: 9 | 10 | 13 } => Unreachable::Prohibited,
+            ErrorKind::Unreachable { .. } | ErrorKind::TimeExceeded { .. } => Unreachable::Host,
+            ErrorKind::FragmentationNeeded { .. } | ErrorKind::ParameterProblem { .. } => return,
+        };
+        let Some(id) = self.flows.find(&ends) else {
+            self.port.stats.rx_stray += 1;
+            return;
+        };
+        if let Some(flow) = self.flows.get_mut(id) {
+            flow.connection.on_unreachable(now, kind, quoted.seq);
+            self.touch(id);
+            self.want(id);
+        }
+    }
+}
