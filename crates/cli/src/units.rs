@@ -1,0 +1,371 @@
+//! Sizes, rates, durations, hosts and queues, as people type them.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs as _};
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::problem::Problem;
+
+const NO_IPV6: &str = "IPv6 is not supported by this version";
+
+/// Multipliers of a suffix; decimal ones are powers of 1000, binary ones of 1024.
+const MULTIPLIERS: [(&str, u64); 9] = [
+    ("Ki", 1 << 10),
+    ("Mi", 1 << 20),
+    ("Gi", 1 << 30),
+    ("Ti", 1 << 40),
+    ("k", 1_000),
+    ("K", 1_000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+    ("T", 1_000_000_000_000),
+];
+
+/// Bytes: `4096`, `64Ki`, `1.5G`, with `B` behind it or not.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let bare = text.strip_suffix('B').unwrap_or(text);
+    scaled(bare).ok_or_else(|| format!("'{text}' is not a size; write 4096, 64Ki, 10M or 1.5G"))
+}
+
+/// Bits a second: `10G`, `2.5Gbit/s`, `800Mbps`. At least one.
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    let bare = ["bit/s", "bits/s", "bps", "b/s", "bit"].iter().find_map(|unit| text.strip_suffix(unit));
+    match scaled(bare.unwrap_or(text)) {
+        Some(bits) if bits > 0 => Ok(bits),
+        Some(_) => Err(format!("a rate of '{text}' would never send anything")),
+        None => Err(format!("'{text}' is not a rate; write 10G, 2.5Gbit/s or 800Mbit/s")),
+    }
+}
+
+/// A decimal number with an optional multiplier, exactly, or nothing.
+fn scaled(text: &str) -> Option<u64> {
+    let (number, multiplier) = MULTIPLIERS
+        .iter()
+        .find_map(|&(suffix, by)| text.strip_suffix(suffix).map(|number| (number, by)))
+        .unwrap_or((text, 1));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 12 {
+        return None;
+    }
+    if number.ends_with('.') || (multiplier == 1 && !fraction.is_empty()) {
+        return None;
+    }
+    let whole = whole.parse::<u64>().ok()?.checked_mul(multiplier)?;
+    if fraction.is_empty() {
+        return Some(whole);
+    }
+    let numerator = u128::from(fraction.parse::<u64>().ok()?) * u128::from(multiplier);
+    let part = numerator / 10u128.pow(u32::try_from(fraction.len()).ok()?);
+    whole.checked_add(u64::try_from(part).ok()?)
+}
+
+/// Seconds, whole or not: more than none, at most eleven days.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is not a time in seconds between 0.001 and 1000000");
+    let value: f64 = text.parse().map_err(|_| wrong())?;
+    if !(0.001..=1e6).contains(&value) {
+        return Err(wrong());
+    }
+    Duration::try_from_secs_f64(value).map_err(|_| wrong())
+}
+
+/// One queue number. A range is understood, and refused by name: one socket owns one queue.
+pub(crate) fn queue(text: &str) -> Result<u32, String> {
+    single(text, "queue", "--queues 0").and_then(|n| u32::try_from(n).map_err(|_| format!("no queue {n}")))
+}
+
+/// One core number.
+pub(crate) fn core(text: &str) -> Result<usize, String> {
+    single(text, "core", "--cores 2").and_then(|n| usize::try_from(n).map_err(|_| format!("no core {n}")))
+}
+
+fn single(text: &str, what: &str, example: &str) -> Result<u64, String> {
+    if let Ok(number) = text.parse::<u64>() {
+        return Ok(number);
+    }
+    let several = text.split([',', '-']).count() > 1
+        && text.split([',', '-']).all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
+    if several {
+        return Err(format!("this version supports 1 {what}, not several; write for example {example}"));
+    }
+    Err(format!("'{text}' is not a {what} number; write for example {example}"))
+}
+
+/// An IPv4 address; IPv6 is refused by name.
+pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
+    if is_ipv6(text) {
+        return Err(NO_IPV6.to_owned());
+    }
+    text.parse().map_err(|_| format!("'{text}' is not an IPv4 address"))
+}
+
+fn is_ipv6(text: &str) -> bool {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    // A zone (`fe80::1%eth0`) is part of how people write link-local addresses.
+    let bare = bare.split_once('%').map_or(bare, |(address, _)| address);
+    bare.parse::<Ipv6Addr>().is_ok() || text.parse::<SocketAddrV6>().is_ok()
+}
+
+/// A host as typed: a name or an IPv4 address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host(String);
+
+impl Host {
+    /// The first IPv4 address the host has.
+    pub(crate) fn resolve(&self) -> Result<Ipv4Addr, Problem> {
+        if let Ok(address) = self.0.parse() {
+            return Ok(address);
+        }
+        let found = (self.0.as_str(), 0).to_socket_addrs().map_err(|error| {
+            Problem::failed(format!(
+                "unknown host '{self}': {error}; check the name, or give its IPv4 address"
+            ))
+        })?;
+        let mut any = false;
+        for address in found {
+            any = true;
+            if let SocketAddr::V4(address) = address {
+                return Ok(*address.ip());
+            }
+        }
+        Err(Problem::failed(if any {
+            format!("'{self}' has IPv6 addresses only, and {NO_IPV6}")
+        } else {
+            format!("unknown host '{self}': the name has no address")
+        }))
+    }
+}
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if is_ipv6(text) {
+            return Err(NO_IPV6.to_owned());
+        }
+        let plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+        if text.is_empty() || !text.chars().all(plain) {
+            return Err(format!("'{text}' is not a host name or an IPv4 address"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where to send: `HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The name or address.
+    pub(crate) host: Host,
+    /// 1 to 65535.
+    pub(crate) port: u16,
+}
+
+impl Target {
+    /// The address to connect to.
+    pub(crate) fn resolve(&self) -> Result<SocketAddrV4, Problem> {
+        Ok(SocketAddrV4::new(self.host.resolve()?, self.port))
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if is_ipv6(text) {
+            return Err(NO_IPV6.to_owned());
+        }
+        let Some((host, port)) = text.rsplit_once(':') else {
+            return Err(format!("'{text}' has no port; write HOST:PORT"));
+        };
+        Ok(Self { host: host.parse()?, port: self::port(port).and_then(nonzero)? })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// A host, with a port behind it or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostMaybePort {
+    /// The name or address.
+    pub(crate) host: Host,
+    /// The port, if one was given.
+    pub(crate) port: Option<u16>,
+}
+
+impl FromStr for HostMaybePort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !is_ipv6(text) && text.contains(':') {
+            let Target { host, port } = text.parse()?;
+            return Ok(Self { host, port: Some(port) });
+        }
+        Ok(Self { host: text.parse()?, port: None })
+    }
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("'{text}' is not a port number"));
+    }
+    text.parse().map_err(|_| format!("port {text} is out of range, 1 to 65535"))
+}
+
+fn nonzero(port: u16) -> Result<u16, String> {
+    if port == 0 { Err("port 0 is out of range, 1 to 65535".to_owned()) } else { Ok(port) }
+}
+
+/// Where to listen: `ADDR:PORT`, `:PORT` or `PORT`; port 0 lets the kernel choose.
+pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let (host, port_text) = text.rsplit_once(':').unwrap_or(("", text));
+    let port = port(port_text)?;
+    if host.is_empty() {
+        return Ok((Ipv4Addr::UNSPECIFIED, port).into());
+    }
+    let host: Host = host.parse()?;
+    let address = host.resolve().map_err(|problem| problem.to_string())?;
+    Ok((address, port).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_decimal_and_binary_suffixes() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("1447", 1447),
+            ("1k", 1000),
+            ("1Ki", 1024),
+            ("64KiB", 65536),
+            ("1.5M", 1_500_000),
+            ("1.5Mi", 1_572_864),
+            ("5G", 5_000_000_000),
+            ("5Gi", 5 << 30),
+            ("0.001k", 1),
+            ("2T", 2_000_000_000_000),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in [
+            "",
+            "-1",
+            "k",
+            "1.",
+            ".5k",
+            "1.5",
+            "1kk",
+            "1e9",
+            "1 k",
+            "99999999999G",
+            "0x10",
+            "1.0000000000001k",
+            "+1",
+        ] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_take_the_usual_units() {
+        for (text, bits) in [
+            ("1000", 1000),
+            ("10G", 10_000_000_000),
+            ("2.5Gbit/s", 2_500_000_000),
+            ("800Mbps", 800_000_000),
+            ("800Mb/s", 800_000_000),
+            ("64kbit", 64_000),
+            ("9600bit/s", 9600),
+        ] {
+            assert_eq!(rate(text), Ok(bits), "{text}");
+        }
+        for text in ["0", "0G", "fast", "10 Gbit/s", "bit/s", "-5M"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_bounded() {
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        for text in ["0", "-1", "nan", "inf", "1e9", "soon"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_queues_says_how_many_are_supported() {
+        assert_eq!(queue("3"), Ok(3));
+        for text in ["0-3", "0,1", "0-1,3"] {
+            let message = queue(text).unwrap_err();
+            assert!(message.contains("supports 1 queue"), "{message}");
+        }
+        for text in ["", "-", "-1", "all", "4294967296"] {
+            assert!(queue(text).is_err(), "{text}");
+        }
+        assert!(core("2-5").unwrap_err().contains("supports 1 core"));
+    }
+
+    #[test]
+    fn targets_are_a_host_and_a_port() {
+        let target: Target = "example.com:80".parse().unwrap();
+        assert_eq!((target.host.to_string().as_str(), target.port), ("example.com", 80));
+        let target: Target = "10.0.0.1:65535".parse().unwrap();
+        assert_eq!(target.resolve().unwrap(), SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 65535));
+        for text in
+            ["", "host", "host:", ":80", "host:0", "host:65536", "host:-1", "host:http", "a b:1", "host:+5"]
+        {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+        assert!("host:70000".parse::<Target>().unwrap_err().contains("out of range"));
+    }
+
+    #[test]
+    fn ipv6_is_refused_by_name() {
+        for text in
+            ["[::1]:80", "[fe80::1]:9", "::1", "2001:db8::1", "[::1]", "[fe80::1%eth0]:9", "fe80::1%eth0"]
+        {
+            let message = text.parse::<Target>().unwrap_err();
+            assert_eq!(message, NO_IPV6, "{text}");
+            assert_eq!(text.parse::<HostMaybePort>().unwrap_err(), NO_IPV6, "{text}");
+        }
+        assert_eq!(ipv4("::1").unwrap_err(), NO_IPV6);
+        assert_eq!(ipv4("10.1.2.3"), Ok(Ipv4Addr::new(10, 1, 2, 3)));
+    }
+
+    #[test]
+    fn an_unknown_host_is_a_problem_not_a_panic() {
+        let host: Host = "no-such-host.invalid".parse().unwrap();
+        let problem = host.resolve().unwrap_err();
+        assert!(problem.to_string().contains("no-such-host.invalid"), "{problem}");
+    }
+
+    #[test]
+    fn listening_addresses_may_leave_out_the_host() {
+        assert_eq!(listen("127.0.0.1:0").unwrap().to_string(), "127.0.0.1:0");
+        assert_eq!(listen(":5000").unwrap().to_string(), "0.0.0.0:5000");
+        assert_eq!(listen("5000").unwrap().to_string(), "0.0.0.0:5000");
+        assert_eq!(listen("[::1]:5000").unwrap().to_string(), "[::1]:5000");
+        assert!(listen("host:99999").is_err());
+    }
+}
