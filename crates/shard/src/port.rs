@@ -1,5 +1,7 @@
 //! A device together with its frames: who has which, and the ways a segment gets in and out.
 
+use std::collections::VecDeque;
+
 use xsend_signal::tail::Tails;
 use xsend_tcp::{Instant, TxRing};
 use xsend_wire::checksum::Sum;
@@ -53,7 +55,7 @@ pub(crate) struct Port<D> {
     /// Free frames. A stack: the frame freed last is the one most likely to be still in the cache.
     pool: Vec<Frame>,
     /// Freed frames that a writer may still be copying into; see [`Port::recycle`].
-    limbo: Vec<Frame>,
+    limbo: VecDeque<Frame>,
     in_flight: Box<[Option<InFlight>]>,
     pub(crate) stats: Stats,
     pub(crate) tap: Option<Box<dyn Tap>>,
@@ -79,7 +81,7 @@ impl<D: Device> Port<D> {
         let mut port = Self {
             device,
             tails: Tails::new(total),
-            limbo: Vec::with_capacity(total as usize),
+            limbo: VecDeque::with_capacity(total as usize),
             in_flight: vec![None; total as usize].into_boxed_slice(),
             umem,
             pool,
@@ -122,14 +124,14 @@ impl<D: Device> Port<D> {
     fn recycle(&mut self, frame: Frame) {
         match self.umem.reclaim(frame) {
             Ok(frame) => self.pool.push(frame),
-            Err(frame) => self.limbo.push(frame),
+            Err(frame) => self.limbo.push_back(frame),
         }
     }
 
     /// Looks whether the writers of frames in limbo have moved on: a few a turn, in rotation.
     pub(crate) fn look_into_limbo(&mut self) {
         for _ in 0..self.limbo.len().min(8) {
-            let frame = self.limbo.swap_remove(0);
+            let Some(frame) = self.limbo.pop_front() else { return };
             self.recycle(frame);
         }
     }
@@ -194,7 +196,7 @@ impl<D: Device> Port<D> {
             if let Some(frame) = frame {
                 match umem.reclaim(frame) {
                     Ok(frame) => pool.push(frame),
-                    Err(frame) => limbo.push(frame),
+                    Err(frame) => limbo.push_back(frame),
                 }
             }
         });

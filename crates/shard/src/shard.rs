@@ -201,7 +201,6 @@ impl<D: Device> Shard<D> {
     }
 
     fn keep_house(&mut self) {
-        self.port.look_into_limbo();
         for housekeeper in &mut self.housekeepers {
             let Some(Change::NextHopMoved { from, to }) = housekeeper.poll() else { continue };
             self.flows.for_each_mut(|flow| {
