@@ -13,7 +13,9 @@ pub enum Capability {
     NetRaw,
     /// Load BPF programs and create maps.
     Bpf,
-    /// The old superset of `Bpf`; also needed to read the name of another program.
+    /// Have a program checked that computes with packet pointers, as the steering program does.
+    Perfmon,
+    /// The old superset of `Bpf` and `Perfmon`; also needed to read the name of another program.
     SysAdmin,
     /// Lock any amount of memory.
     IpcLock,
@@ -71,7 +73,8 @@ impl std::error::Error for PrivilegeError {}
 
 impl Capability {
     /// All of them.
-    const ALL: [Self; 5] = [Self::NetAdmin, Self::NetRaw, Self::Bpf, Self::SysAdmin, Self::IpcLock];
+    const ALL: [Self; 6] =
+        [Self::NetAdmin, Self::NetRaw, Self::Bpf, Self::Perfmon, Self::SysAdmin, Self::IpcLock];
 
     /// The capability's bit (<linux/capability.h>).
     fn bit(self) -> u64 {
@@ -80,6 +83,7 @@ impl Capability {
             Self::NetRaw => 13,
             Self::IpcLock => 14,
             Self::SysAdmin => 21,
+            Self::Perfmon => 38,
             Self::Bpf => 39,
         };
         1 << number
@@ -91,6 +95,7 @@ impl Capability {
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::NetRaw => "CAP_NET_RAW",
             Self::Bpf => "CAP_BPF",
+            Self::Perfmon => "CAP_PERFMON",
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::IpcLock => "CAP_IPC_LOCK",
         }
@@ -132,12 +137,16 @@ impl Privileges {
 
     /// The capabilities without which sending over AF_XDP fails; empty when there is nothing to complain of.
     ///
-    /// `CAP_SYS_ADMIN` stands in for `CAP_BPF`. In a user namespace BPF is out of reach even with both.
+    /// `CAP_SYS_ADMIN` stands in for `CAP_BPF` and `CAP_PERFMON`. In a user namespace BPF is out of reach even with all.
     pub fn missing(&self) -> Vec<Capability> {
-        let may_bpf =
-            !self.in_user_namespace && (self.has(Capability::Bpf) || self.has(Capability::SysAdmin));
+        let superset = self.has(Capability::SysAdmin) && !self.in_user_namespace;
+        let may_bpf = superset || (self.has(Capability::Bpf) && !self.in_user_namespace);
+        let may_point = superset || self.has(Capability::Perfmon);
         let needed = [Capability::NetAdmin, Capability::NetRaw].into_iter().filter(|c| !self.has(*c));
-        needed.chain((!may_bpf).then_some(Capability::Bpf)).collect()
+        needed
+            .chain((!may_bpf).then_some(Capability::Bpf))
+            .chain((!may_point).then_some(Capability::Perfmon))
+            .collect()
     }
 
     /// Whether `bytes` of packet memory fit the bound on locked memory (always with `CAP_IPC_LOCK`).
@@ -184,7 +193,7 @@ impl Privileges {
 fn setcap(may_lock: bool) -> String {
     let lock = if may_lock { "" } else { ",cap_ipc_lock" };
     let program = std::env::current_exe().unwrap_or_else(|_| "xsend".into());
-    format!("sudo setcap cap_net_admin,cap_net_raw,cap_bpf{lock}=ep {}", program.display())
+    format!("sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon{lock}=ep {}", program.display())
 }
 
 fn effective_capabilities(status: &str) -> Option<u64> {
@@ -221,10 +230,11 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        use Capability::{Bpf, NetAdmin, NetRaw, SysAdmin};
-        assert_eq!(NOTHING.missing(), [NetAdmin, NetRaw, Bpf]);
-        assert_eq!(with(&[NetAdmin, NetRaw]).missing(), [Bpf]);
-        assert_eq!(with(&[NetAdmin, NetRaw, Bpf]).missing(), []);
+        use Capability::{Bpf, NetAdmin, NetRaw, Perfmon, SysAdmin};
+        assert_eq!(NOTHING.missing(), [NetAdmin, NetRaw, Bpf, Perfmon]);
+        assert_eq!(with(&[NetAdmin, NetRaw]).missing(), [Bpf, Perfmon]);
+        assert_eq!(with(&[NetAdmin, NetRaw, Bpf]).missing(), [Perfmon], "the verifier wants it");
+        assert_eq!(with(&[NetAdmin, NetRaw, Bpf, Perfmon]).missing(), []);
         assert_eq!(with(&[NetAdmin, NetRaw, SysAdmin]).missing(), [], "the old superset does");
         let confined = Privileges { in_user_namespace: true, ..with(&Capability::ALL) };
         assert_eq!(confined.missing(), [Bpf]);
@@ -233,15 +243,15 @@ mod tests {
 
     #[test]
     fn advice_says_what_and_how() {
-        use Capability::{Bpf, IpcLock, NetAdmin, NetRaw};
+        use Capability::{Bpf, IpcLock, NetAdmin, NetRaw, Perfmon};
         let advice = NOTHING.advice(4096).unwrap();
-        assert!(advice.contains("CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF"), "{advice}");
+        assert!(advice.contains("CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON"), "{advice}");
         assert!(advice.contains("setcap"), "{advice}");
-        let enough = with(&[NetAdmin, NetRaw, Bpf]);
+        let enough = with(&[NetAdmin, NetRaw, Bpf, Perfmon]);
         assert_eq!(enough.advice(8 << 20), None);
         let advice = enough.advice((8 << 20) + 1).unwrap();
         assert!(advice.contains("ulimit -l 8193"), "{advice}");
-        assert_eq!(with(&[NetAdmin, NetRaw, Bpf, IpcLock]).advice(1 << 40), None);
+        assert_eq!(with(&[NetAdmin, NetRaw, Bpf, Perfmon, IpcLock]).advice(1 << 40), None);
         let unbounded = Privileges { memlock: Memlock { soft: None, hard: None }, ..enough };
         assert_eq!(unbounded.advice(1 << 40), None);
     }

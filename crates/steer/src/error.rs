@@ -63,6 +63,11 @@ impl fmt::Display for AttachError {
             Self::NoInterface { interface } => {
                 write!(f, "no interface {interface:?} in this network namespace; `ip link` lists them")
             }
+            Self::AlreadyAttached { interface, id, name: Some(name) } if name == "xsend_steer" => write!(
+                f,
+                "{interface} is in use by another xsend (its program xsend_steer has id {id}): one at a time; wait for it \
+                 or end it"
+            ),
             Self::AlreadyAttached { interface, id, name } => {
                 let name = name.as_deref().unwrap_or("of unknown name");
                 write!(
@@ -73,7 +78,7 @@ impl fmt::Display for AttachError {
             }
             Self::NotNative { interface, error } => write!(
                 f,
-                "the driver of {interface} has no native XDP ({error}); ask for generic mode, which is slower, \
+                "the driver of {interface} has no native XDP ({error}); ask for generic mode (--generic), which is slower, \
                  or use another interface"
             ),
             Self::NoPrivilege { interface, missing } => write!(
@@ -82,6 +87,11 @@ impl fmt::Display for AttachError {
                  run as root or grant it with `setcap`"
             ),
             Self::Load { action, error } => write!(f, "cannot {action}: {error}"),
+            Self::Attach { interface, error, .. } if error.kind() == io::ErrorKind::StorageFull => write!(
+                f,
+                "cannot attach the XDP program to {interface}: its peer has more transmit queues than it has receive \
+                 queues; reduce the peer's (ethtool -L PEER tx 1, in the peer's namespace)"
+            ),
             Self::Attach { interface, mode, error } => write!(
                 f,
                 "cannot attach the XDP program to {interface} in {mode} mode: {error}; \

@@ -41,9 +41,21 @@ pub(crate) fn load(interface: &str, queues: u32) -> Result<Loaded, AttachError> 
             (ErrorKind::PermissionDenied, Some(missing)) => {
                 AttachError::NoPrivilege { interface: interface.to_owned(), missing }
             }
-            _ => AttachError::Load { action, error: format!("{error:#}{words}") },
+            _ => AttachError::Load { action, error: format!("{error}{}", last_words(&words)) },
         }
     })
+}
+
+/// What the verifier said last, of all it said: the error is one line.
+fn last_words(words: &str) -> String {
+    let said = |line: &&str| {
+        let line = line.trim_start_matches("libbpf: ").trim();
+        !line.is_empty()
+            && !line.starts_with("processed ")
+            && !line.starts_with("--")
+            && !line.contains("failed to load")
+    };
+    words.lines().rev().find(said).map_or(String::new(), |line| format!(" (the kernel: {})", line.trim()))
 }
 
 fn load_quietly(queues: u32) -> Result<Loaded, (&'static str, libbpf_rs::Error)> {
@@ -112,11 +124,11 @@ fn already_attached(interface: &str, index: u32, program: BorrowedFd<'_>) -> Opt
 /// The capabilities that loading and attaching need and this thread lacks, in words; `None` when it has them
 /// all.
 fn missing_capabilities() -> Option<String> {
-    // CAP_SYS_ADMIN includes both.
+    // CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON.
     if Capability::SysAdmin.held() == Some(true) && Capability::NetAdmin.held() == Some(true) {
         return None;
     }
-    let missing: Vec<_> = [Capability::Bpf, Capability::NetAdmin]
+    let missing: Vec<_> = [Capability::Bpf, Capability::Perfmon, Capability::NetAdmin]
         .into_iter()
         .filter(|capability| capability.held() == Some(false))
         .map(Capability::name)

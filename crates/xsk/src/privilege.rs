@@ -11,6 +11,8 @@ pub enum Capability {
     NetRaw,
     /// To load programs and make maps.
     Bpf,
+    /// To have a program checked that computes with packet pointers.
+    Perfmon,
     /// To lock memory past the limit.
     IpcLock,
     /// Everything, on kernels before CAP_BPF.
@@ -24,6 +26,7 @@ impl Capability {
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::NetRaw => "CAP_NET_RAW",
             Self::Bpf => "CAP_BPF",
+            Self::Perfmon => "CAP_PERFMON",
             Self::IpcLock => "CAP_IPC_LOCK",
             Self::SysAdmin => "CAP_SYS_ADMIN",
         }
@@ -36,6 +39,7 @@ impl Capability {
             Self::NetRaw => 13,
             Self::IpcLock => 14,
             Self::SysAdmin => 21,
+            Self::Perfmon => 38,
             Self::Bpf => 39,
         }
     }
