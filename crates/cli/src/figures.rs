@@ -58,6 +58,8 @@ pub(crate) struct ShardFigures {
     pub(crate) corked_writes: u64,
     /// Held-back writes found with nothing in flight: never, if the barriers hold.
     pub(crate) lost_cork_wakeups: u64,
+    /// Packets that a router refused as too large, and the size it said it can pass (0: it did not say).
+    pub(crate) path_mtu: (u64, u64),
     /// Transmit descriptors that the kernel could not use.
     pub(crate) tx_invalid_descs: u64,
     /// Waiting writers woken.

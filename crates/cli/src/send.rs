@@ -142,7 +142,13 @@ fn converse(
     };
     let progress = Progress::new(record.wanted, !args.output.quiet);
     let cpu = CpuTime::now();
-    let mut watch = Watch { started: Instant::now(), interrupts, progress, intervals: Intervals::default() };
+    let mut watch = Watch {
+        started: Instant::now(),
+        interrupts,
+        progress,
+        intervals: Intervals::default(),
+        warned: false,
+    };
     if args.path.cork {
         carrier.cork();
     }
@@ -168,6 +174,8 @@ struct Watch<'a> {
     interrupts: &'a Interrupts,
     progress: Progress,
     intervals: Intervals,
+    /// The warning about the path was given.
+    warned: bool,
 }
 
 impl Watch<'_> {
@@ -177,8 +185,25 @@ impl Watch<'_> {
             let figures = carrier.figures();
             self.progress.draw(elapsed, &figures);
             self.intervals.tick(elapsed, &figures);
+            self.warn_of_path(figures.shard.path_mtu);
         }
         if self.interrupts.requested() { Err(Stop::Interrupted) } else { Ok(()) }
+    }
+}
+
+impl Watch<'_> {
+    /// A path narrower than the interface swallows every full segment, without an end: say so, once.
+    fn warn_of_path(&mut self, (refusals, mtu): (u64, u64)) {
+        if refusals == 0 || std::mem::replace(&mut self.warned, true) {
+            return;
+        }
+        self.progress.clear();
+        let cure = if mtu > 40 {
+            format!("it passes {mtu} bytes: use --mss {}, or ip route ... mtu {mtu}", mtu - 40)
+        } else {
+            "use a smaller --mss".to_owned()
+        };
+        report::complain(&format!("a router on the way refuses our packets as too large; {cure}"));
     }
 }
 
@@ -388,7 +413,13 @@ mod tests {
 
     fn watch(interrupts: &Interrupts) -> Watch<'_> {
         let progress = Progress::new(None, false);
-        Watch { started: Instant::now(), interrupts, progress, intervals: Intervals::default() }
+        Watch {
+            started: Instant::now(),
+            interrupts,
+            progress,
+            intervals: Intervals::default(),
+            warned: false,
+        }
     }
 
     fn send(carrier: &mut Memory, paths: &[&Path], interrupts: &Interrupts) -> Result<(), Stop> {

@@ -475,6 +475,7 @@ fn shard_figures(stats: &ShardStats) -> ShardFigures {
         ring_full: stats.ring_full,
         tsq_throttled: stats.tsq_throttled,
         lost_cork_wakeups: stats.lost_cork_wakeups,
+        path_mtu: (stats.path_mtu_refusals, stats.path_mtu_reported),
         tx_invalid_descs: stats.tx_invalid_descs,
         wakeups: stats.wakeups,
         rx_frames: stats.rx_frames,

@@ -72,6 +72,11 @@ pub struct Stats {
     pub rx_stray: u64,
     /// Received payload dropped because no frame or no room was left for it.
     pub rx_no_room: u64,
+    /// The smallest packet size in bytes that a router on the way said it could pass, when it refused one of ours; 0: none did, or an old one that
+    /// does not say.
+    pub path_mtu_reported: u64,
+    /// Packets that a router on the way refused as too large.
+    pub path_mtu_refusals: u64,
     /// Frames the device reported as dropped at transmission.
     pub local_drops: u64,
     /// Kicks the kernel asked to repeat.

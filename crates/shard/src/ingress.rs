@@ -99,6 +99,19 @@ impl<D: Device> Shard<D> {
             local: SocketAddr::new(quoted.source, quoted.source_port),
             remote: SocketAddr::new(quoted.destination, quoted.destination_port),
         };
+        let Some(id) = self.flows.find(&ends) else {
+            self.port.stats.rx_stray += 1;
+            return;
+        };
+        if let ErrorKind::FragmentationNeeded { mtu } = error.kind {
+            // Told, not obeyed: whoever forges it must not be able to shrink our segments.
+            let stats = &mut self.port.stats;
+            stats.path_mtu_refusals += 1;
+            if mtu > 0 && (stats.path_mtu_reported == 0 || u64::from(mtu) < stats.path_mtu_reported) {
+                stats.path_mtu_reported = u64::from(mtu);
+            }
+            return;
+        }
         // RFC 1122 3.2.2.1 and RFC 1812 5.2.7.1 name the codes.
         let kind = match error.kind {
             ErrorKind::Unreachable { code: 2 } => Unreachable::Protocol,
@@ -106,10 +119,6 @@ impl<D: Device> Shard<D> {
             ErrorKind::Unreachable { code: 9 | 10 | 13 } => Unreachable::Prohibited,
             ErrorKind::Unreachable { .. } | ErrorKind::TimeExceeded { .. } => Unreachable::Host,
             ErrorKind::FragmentationNeeded { .. } | ErrorKind::ParameterProblem { .. } => return,
-        };
-        let Some(id) = self.flows.find(&ends) else {
-            self.port.stats.rx_stray += 1;
-            return;
         };
         if let Some(flow) = self.flows.get_mut(id) {
             flow.connection.on_unreachable(now, kind, quoted.seq);

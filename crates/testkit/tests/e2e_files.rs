@@ -134,6 +134,29 @@ fn jumbo_and_small_links_and_a_router_are_no_obstacle() {
     }
 }
 
+#[test]
+fn a_path_narrower_than_the_peer_says_is_warned_of_with_the_cure() {
+    require_root!();
+    let scene = Scene::with(Pair::builder().behind_router(1300)).unwrap();
+    // A receiver behind a narrow link that does not know it: it announces the MSS of an ordinary Ethernet.
+    let receiver_side = &scene.pair.receiver;
+    let route = receiver_side.shell("ip -o route show default").unwrap();
+    receiver_side.shell(&format!("ip route replace {} advmss 1460", route.trim())).unwrap();
+    let receiver = scene.receiver(Behaviour::Drain).unwrap();
+    let file = scene.scratch.file("payload");
+    let payload = Payload::new(9, 100_000);
+    payload.write_to(&file).unwrap();
+    let mut sending = scene.start_send(Drive::Inline, &[], &file, receiver.addr()).unwrap();
+    sending.wait_for_output(SOON, |_, stderr| stderr.contains("too large") && stderr.contains("--mss 1260"));
+    sending.signal(nix::sys::signal::Signal::SIGINT);
+    assert_eq!(sending.wait(SOON).code, Some(130));
+    let _ = receiver.next(SOON);
+    let done = scene.send(Drive::Inline, &["--mss", "1260"], &file, receiver.addr()).unwrap();
+    assert_eq!(done.code, Some(0), "{done}");
+    assert_eq!(receiver.next(SOON).sha256, payload.sha256());
+    scene.assert_left_as_found();
+}
+
 /// Starts a receiver that is not ours with `COPY` standing for the file it writes, sends to it, compares.
 fn arrives_at(receiver: &str) {
     let scene = Scene::new().unwrap();

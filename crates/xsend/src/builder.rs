@@ -277,6 +277,14 @@ impl Builder {
         let chunk_bytes = CHUNKS.into_iter().find(|chunk| packet <= room(*chunk)).unwrap_or(CHUNKS[1]);
         let mss = packet.min(room(chunk_bytes)).saturating_sub(IP_TCP_HEADERS);
         let setting = |name, why: String| LaunchError::Setting { name, why };
+        if link.mtu < SMALLEST_MSS + IP_TCP_HEADERS {
+            let least = SMALLEST_MSS + IP_TCP_HEADERS;
+            let why = format!(
+                "{} has {}, and {least} is the least for TCP (ip link set {0} mtu 1500)",
+                link.name, link.mtu
+            );
+            return Err(setting("mtu", why));
+        }
         if mss < SMALLEST_MSS || self.mss.is_some_and(|asked| asked > mss) {
             let most = link.mtu.min(room(CHUNKS[1])).saturating_sub(IP_TCP_HEADERS);
             let why = format!(
@@ -312,9 +320,8 @@ impl Builder {
         let shard = Config {
             stream_frames: stream_frames as usize,
             notsent_lowat_bytes: self.notsent_lowat.max(mss),
-            // What a virtual device hands over never met a wire.
-            accept_partial_checksums: link.kind.as_deref() == Some("veth")
-                || link.driver.as_deref() == Some("virtio_net"),
+            // What a virtual device hands over need not have met a wire.
+            accept_partial_checksums: link.kind.is_some() || link.driver.as_deref() == Some("virtio_net"),
             ..defaults
         };
         Ok(Shape { mss: mss as u16, chunk_bytes, frames: self.frames, shard })

@@ -58,10 +58,7 @@ impl fmt::Display for LaunchError {
         match self {
             Self::Link(error) => error.fmt(f),
             Self::NotEthernet { interface } => {
-                write!(
-                    f,
-                    "{interface} carries no Ethernet frames: use a physical interface, a veth or a VLAN on one"
-                )
+                write!(f, "{interface} carries no Ethernet frames: use a physical interface or a veth")
             }
             Self::MtuTooLarge { interface, mtu, most } => write!(
                 f,
@@ -71,7 +68,7 @@ impl fmt::Display for LaunchError {
             Self::TooManyQueues { interface, queues } => write!(
                 f,
                 "{interface} has {queues} receive queues and this version owns one: reduce them \
-                 (ethtool -L {interface} combined 1, or rx 1 tx 1 on a veth)"
+                 (ethtool -L {interface} combined 1, or rx 1 tx 1 on a veth and its peer)"
             ),
             Self::Setting { name, why } => write!(f, "{name}: {why}"),
             Self::Socket(error) => error.fmt(f),
@@ -197,7 +194,7 @@ impl fmt::Display for StreamError {
         f.write_str(match self {
             Self::Reset => "connection reset by the peer",
             Self::TimedOut => {
-                "the peer no longer answers: retransmissions or window probes went unanswered for too long"
+                "nothing was acknowledged for too long: the peer no longer answers, or no longer reads"
             }
             Self::Closed => "the stream is closed",
             Self::Aborted => "the connection was aborted on this side",
