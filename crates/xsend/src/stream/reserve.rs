@@ -11,7 +11,7 @@ use crate::error::StreamError;
 use crate::stream::Stream;
 use crate::stream::write::More;
 
-/// The most frames of one reservation, and buffers of one vectored read.
+/// The most frames of one reservation, and buffers of one vectored read: what one flow may have in the TX ring, and some.
 pub(super) const MOST_FRAMES: usize = 192;
 
 /// Room in frames, one segment each, to be filled in order and then [committed](Self::commit). Dropping it commits nothing; the
@@ -23,7 +23,7 @@ pub struct Reservation<'a, D: Drive> {
 }
 
 impl<D: Drive> Stream<D> {
-    /// Reserves room for up to `max` bytes, whole segments at a time and at most 64 of them, without waiting. Empty when no frame is
+    /// Reserves room for up to `max` bytes, whole segments at a time and at most 192 of them, without waiting. Empty when no frame is
     /// lent: then [`wait_writable`](Self::wait_writable).
     ///
     /// # Errors
