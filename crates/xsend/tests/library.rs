@@ -1,0 +1,145 @@
+//! The library over veth against the kernel's TCP: every way to write, both ways to run.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::io::{Cursor, Read, Write};
+use std::time::{Duration, Instant};
+
+use xsend::{ConnectError, Drive, Sender, Stream};
+use xsend_testkit::receiver::{Behaviour, End};
+use xsend_testkit::scene::SOON;
+use xsend_testkit::{Pair, Scene, payload, require_root};
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 253) as u8).collect()
+}
+
+fn in_time() -> Option<Instant> {
+    Some(Instant::now() + SOON)
+}
+
+/// The same bytes by turns with `write`, `try_write` announcing more, `splice_from` and `reserve`, in sizes that end inside segments.
+fn write_all_ways<D: Drive>(stream: &mut Stream<D>, bytes: &[u8]) {
+    let segment = stream.segment_bytes();
+    let sizes = [1, segment - 1, 3 * segment, 70_001, 5, segment, 200_000, 2 * segment + 17];
+    let mut rest = bytes;
+    for (turn, size) in sizes.into_iter().cycle().enumerate() {
+        if rest.is_empty() {
+            return;
+        }
+        let (piece, others) = rest.split_at(size.min(rest.len()));
+        rest = others;
+        match turn % 4 {
+            0 => stream.write_all(piece).unwrap(),
+            1 => more(stream, piece),
+            2 => splice(stream, piece),
+            _ => fill(stream, piece),
+        }
+    }
+}
+
+fn more<D: Drive>(stream: &mut Stream<D>, mut piece: &[u8]) {
+    while !piece.is_empty() {
+        let count = stream.try_write_more(piece).unwrap();
+        piece = &piece[count..];
+        if count == 0 {
+            let _ = stream.wait_writable(in_time()).unwrap();
+        }
+    }
+}
+
+fn splice<D: Drive>(stream: &mut Stream<D>, piece: &[u8]) {
+    let mut source = Cursor::new(piece);
+    let mut moved = 0;
+    while moved < piece.len() {
+        moved += stream.splice_from(&mut source, piece.len() - moved).unwrap();
+    }
+    assert_eq!(stream.splice_from(&mut source, 1).unwrap(), 0, "the end of the source");
+}
+
+fn fill<D: Drive>(stream: &mut Stream<D>, mut piece: &[u8]) {
+    while !piece.is_empty() {
+        let mut room = stream.reserve(piece.len()).unwrap();
+        let mut used = 0;
+        for buffer in room.buffers() {
+            let take = buffer.len().min(piece.len() - used);
+            buffer[..take].copy_from_slice(&piece[used..used + take]);
+            used += take;
+        }
+        room.commit(used);
+        piece = &piece[used..];
+        if used == 0 {
+            // A reservation needs a whole frame; the tail's room does not count.
+            stream.write_all(&piece[..1]).unwrap();
+            piece = &piece[1..];
+        }
+    }
+}
+
+fn exercise<D: Drive>(sender: &Sender<D>, to: std::net::SocketAddr, bytes: &[u8]) {
+    let mut stream = sender.connect(to).unwrap();
+    write_all_ways(&mut stream, bytes);
+    stream.close(in_time()).unwrap();
+    let stats = stream.stats();
+    assert_eq!((stats.written, stats.acknowledged), (bytes.len() as u64, bytes.len() as u64));
+    // What never was reserved or written is room again, and the end is an end.
+    assert!(stream.write(b"late").is_err());
+    let mut buffer = [0; 16];
+    assert_eq!(stream.read(&mut buffer).unwrap(), 0, "the peer closed too");
+}
+
+#[test]
+fn every_way_to_write_arrives_in_order_both_ways_to_run() {
+    require_root!();
+    let scene = Scene::with(Pair::builder()).unwrap();
+    let receiver = scene.receiver(Behaviour::Drain).unwrap();
+    let bytes = pattern(3_000_000);
+    let (link, to) = (scene.pair.sender_link.as_str(), receiver.addr());
+    scene
+        .pair
+        .sender
+        .run(|| {
+            let sender = Sender::builder(link).inline().unwrap();
+            exercise(&sender, to, &bytes);
+            sender.close(Instant::now() + Duration::from_secs(5));
+        })
+        .unwrap();
+    let received = receiver.next(SOON);
+    assert_eq!((received.end, received.sha256), (End::Fin, payload::sha256(bytes.as_slice()).unwrap()));
+    scene.assert_left_as_found();
+    scene
+        .pair
+        .sender
+        .run(|| {
+            let sender = Sender::builder(link).launch().unwrap();
+            exercise(&sender, to, &bytes);
+            sender.close(Instant::now() + Duration::from_secs(5));
+        })
+        .unwrap();
+    let received = receiver.next(SOON);
+    assert_eq!((received.end, received.sha256), (End::Fin, payload::sha256(bytes.as_slice()).unwrap()));
+    scene.assert_left_as_found();
+}
+
+#[test]
+fn a_connect_can_be_given_up() {
+    require_root!();
+    let scene = Scene::with(Pair::builder().silent_neighbour()).unwrap();
+    let link = scene.pair.sender_link.as_str();
+    // A neighbour that is there, and answers no SYN.
+    let to = scene.pair.silent_neighbour(9);
+    scene
+        .pair
+        .sender
+        .run(|| {
+            let sender = Sender::builder(link).inline().unwrap();
+            let mut asked = 0;
+            let result = sender.connect_unless(to, &xsend::ConnectOptions::default(), || {
+                asked += 1;
+                asked > 2
+            });
+            assert!(matches!(result, Err(ConnectError::Cancelled)));
+            sender.close(Instant::now() + Duration::from_secs(5));
+        })
+        .unwrap();
+    scene.assert_left_as_found();
+}
