@@ -298,6 +298,8 @@ fn space_wakes_the_writer_for_every_step() {
             let waited = waiter.wait(not_for_ever(), |progress| progress.sent + progress.acked == step);
             assert_eq!(waited, Waited::Ready, "step {step}");
         }
+        // Only now may the shard end: an end that comes before the last step was seen would count for more.
+        ask.push(STEPS + 1).unwrap();
         waiter.wait(not_for_ever(), |_| false)
     });
     let (mut sent, mut acked, mut turns) = (0, 0, 0);
@@ -315,6 +317,9 @@ fn space_wakes_the_writer_for_every_step() {
             }
             None => patience(&mut turns),
         }
+    }
+    while asked.pop().is_none() {
+        patience(&mut turns);
     }
     drop(owner);
     assert_eq!(app.join().unwrap(), Waited::Ended(life::State::ShardDead));
