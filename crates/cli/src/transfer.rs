@@ -311,7 +311,6 @@ impl<D: Drive> Session<D> {
         }
     }
 
-    /// Writes what is carried. False when the deadline passed first.
     /// Writes what was read, waiting for room at most until the deadline; false when it did not suffice.
     fn write_carry(&mut self, deadline: Instant) -> Result<bool, Broken> {
         while !self.carry.is_empty() {

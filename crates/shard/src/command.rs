@@ -62,7 +62,9 @@ pub enum ConnectFailure {
 impl fmt::Display for ConnectFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooManyFlows => f.write_str("the shard holds as many flows as it may (raise its maximum)"),
+            Self::TooManyFlows => f.write_str(
+                "the sender holds as many connections as its frames suffice for (give it more frames)",
+            ),
             Self::InUse => {
                 f.write_str("a flow between these addresses and ports exists (use another source port)")
             }

@@ -11,6 +11,9 @@ pub struct Config {
     pub stream_frames: usize,
     /// The most frames one stream's received, not yet read, bytes may hold.
     pub receive_frames: usize,
+    /// Frames that each of `max_flows` flows may own at any time, whatever the others hold: idle streams keep what they were lent, and
+    /// must not be able to starve one that comes later.
+    pub floor_frames: usize,
     /// Frames that are never lent to a stream, so that acknowledgements, retransmitted copies and the fill ring
     /// find one even when every stream has taken its share.
     pub reserve_frames: usize,
@@ -35,6 +38,7 @@ impl Default for Config {
             max_flows: 4096,
             stream_frames: 2896,
             receive_frames: 512,
+            floor_frames: 4,
             reserve_frames: 256,
             notsent_lowat_bytes: 256 * 1024,
             ring_share_bytes: 256 * 1024,
@@ -42,6 +46,21 @@ impl Default for Config {
             housekeeping_interval: Duration::from_secs(1),
             accept_partial_checksums: false,
         }
+    }
+}
+
+impl Config {
+    /// Free frames that must remain when a flow that owns `owned` is given another. Below its floor a flow may dip into what is kept
+    /// for all floors, and one frame a flow more, for a tail in limbo, which no flow owns.
+    pub fn kept(&self, owned: usize) -> usize {
+        let floors = (self.floor_frames + 1) * self.max_flows;
+        if owned < self.floor_frames { self.reserve_frames } else { self.reserve_frames + floors }
+    }
+
+    /// The most flows whose floors take at most half of `lendable` frames.
+    pub fn flows_for(lendable: usize) -> usize {
+        let defaults = Self::default();
+        (lendable / 2 / (defaults.floor_frames + 1)).clamp(1, defaults.max_flows)
     }
 }
 

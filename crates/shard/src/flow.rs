@@ -345,9 +345,10 @@ impl Flow {
         let unsent = self.connection.notsent_bytes() / smss;
         let lowat = (u64::from(config.notsent_lowat_bytes) / smss).max(1);
         let below_lowat = lowat.saturating_sub(unsent) as usize;
-        let target = self.lend_target.min(below_lowat).min(share);
+        let target = self.lend_target.min(below_lowat).min(share.max(config.floor_frames));
         let bound = config.stream_frames.saturating_sub(self.queued);
-        while self.lent < target.min(bound) && port.free() > config.reserve_frames {
+        // Frames of received bytes do not count against the floor: a peer must not be able to keep a writer from its own.
+        while self.lent < target.min(bound) && port.free() > config.kept(self.lent + self.queued) {
             let Some(frame) = port.take() else { break };
             if let Err(frame) = end.lent.stage(frame) {
                 port.give_back(frame);

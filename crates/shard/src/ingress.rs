@@ -77,7 +77,10 @@ impl<D: Device> Shard<D> {
         };
         // A received payload keeps its frame; when the flow holds as many as it may, or the pool runs dry, the bytes are refused
         // and the peer will send them again.
-        let keep = len > 0 && flow.received < config.receive_frames && port.free() > 0;
+        // What is kept for the floors of writers is not for readers.
+        let kept = config.kept(config.floor_frames);
+        let keep =
+            len > 0 && flow.received < config.receive_frames && (flow.received == 0 || port.free() > kept);
         if keep {
             flow.received += 1;
             let frame = Payload { frame, sum: Sum::ZERO, way: Way::In };

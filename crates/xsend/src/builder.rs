@@ -140,7 +140,8 @@ impl Builder {
         self
     }
 
-    /// Frames of the shard, for all streams together. Default 8192 (16 MiB at MTU 1500).
+    /// Frames of the shard, for all streams together. Default 8192 (16 MiB at MTU 1500), enough for 588
+    /// connections at once; ten more frames for each further one.
     pub fn frames(mut self, frames: u32) -> Self {
         self.frames = frames;
         self
@@ -317,7 +318,9 @@ impl Builder {
         if self.frames < least {
             return Err(setting("frames", format!("must be at least {least}, not {}", self.frames)));
         }
+        let lendable = (self.frames - fill) as usize - defaults.reserve_frames;
         let shard = Config {
+            max_flows: Config::flows_for(lendable),
             stream_frames: stream_frames as usize,
             notsent_lowat_bytes: self.notsent_lowat.max(mss),
             // What a virtual device hands over need not have met a wire.
@@ -340,6 +343,7 @@ impl Builder {
             ("rcvbuf", self.rcvbuf.to_string()),
             ("notsent_lowat", self.notsent_lowat.to_string()),
             ("frames", facts.frames.to_string()),
+            ("max_flows", shape.shard.max_flows.to_string()),
             ("chunk", shape.chunk_bytes.to_string()),
             ("tx_budget", facts.tx_budget.to_string()),
             ("spin_us", self.spin.as_micros().to_string()),

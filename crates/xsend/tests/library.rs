@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::io::{Cursor, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use xsend::{ConnectError, Drive, Sender, Stream};
@@ -117,6 +118,52 @@ fn every_way_to_write_arrives_in_order_both_ways_to_run() {
         .unwrap();
     let received = receiver.next(SOON);
     assert_eq!((received.end, received.sha256), (End::Fin, payload::sha256(bytes.as_slice()).unwrap()));
+    scene.assert_left_as_found();
+}
+
+#[test]
+fn idle_streams_do_not_starve_later_ones() {
+    require_root!();
+    const STREAMS: usize = 400;
+    let scene = Scene::with(Pair::builder()).unwrap();
+    let bytes = pattern(30_000);
+    let address = (scene.pair.receiver_addr, 0);
+    let listener = scene.pair.receiver.run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let (link, to) = (scene.pair.sender_link.as_str(), listener.local_addr().unwrap());
+    // All at once: each connection has a thread that reads it to its end.
+    let receiving = std::thread::spawn(move || {
+        let drain =
+            |peer: TcpStream| std::thread::spawn(move || std::io::copy(&mut &peer, &mut std::io::sink()));
+        let readers: Vec<_> = listener.incoming().take(STREAMS).map(|peer| drain(peer.unwrap())).collect();
+        readers.into_iter().map(|reader| reader.join().unwrap().unwrap()).collect::<Vec<_>>()
+    });
+    scene
+        .pair
+        .sender
+        .run(|| {
+            let sender = Sender::builder(link).inline().unwrap();
+            let mut streams = Vec::new();
+            for number in 0..STREAMS {
+                let mut stream =
+                    sender.connect(to).unwrap_or_else(|error| panic!("stream {number}: {error}"));
+                let mut rest = bytes.as_slice();
+                while !rest.is_empty() {
+                    let count = stream.try_write(rest).unwrap();
+                    rest = &rest[count..];
+                    if count == 0 {
+                        let waited = stream.wait_writable(in_time()).unwrap();
+                        assert_eq!(waited, xsend::Writable::Ready, "stream {number} of {STREAMS} starves");
+                    }
+                }
+                streams.push(stream);
+            }
+            for mut stream in streams {
+                stream.close(in_time()).unwrap();
+            }
+            sender.close(Instant::now() + Duration::from_secs(5));
+        })
+        .unwrap();
+    assert_eq!(receiving.join().unwrap(), vec![bytes.len() as u64; STREAMS]);
     scene.assert_left_as_found();
 }
 
