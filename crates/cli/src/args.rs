@@ -82,7 +82,7 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(536..=65495))]
     pub(crate) mss: Option<u32>,
 
-    /// Send buffer, such as 4Mi [default: follows the path]
+    /// Send buffer, such as 64Mi for a fast long path [default: 4Mi]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub(crate) sndbuf: Option<u64>,
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
+use socket2::{SockRef, TcpKeepalive};
 
 use crate::args::SinkArgs;
 use crate::json;
@@ -160,6 +161,8 @@ impl<'a> Service<'a> {
                 Ok((stream, peer)) => {
                     active += 1;
                     self.connections += 1;
+                    // A sender that is killed sends neither FIN nor RST. Without this its connection would wait for ever.
+                    let _ = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE);
                     let store = self.store(self.connections)?;
                     spawn(stream, peer, self.connections, store, self.args.bytes, done.clone())?;
                     if self.args.once {
@@ -254,6 +257,12 @@ fn next_finished(finished: &Receiver<Finished>, wait: bool) -> Option<Finished> 
         finished.try_recv().ok()
     }
 }
+
+/// A peer that says nothing for 10 s is asked, three times 5 s apart, whether it is still there.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(10))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(3);
 
 /// A peer that gave up before it was accepted is no reason to stop serving; too few descriptors for long would be.
 fn accept_again(error: &std::io::Error) -> Result<(), Problem> {

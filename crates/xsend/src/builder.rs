@@ -21,6 +21,12 @@ const LINK_HEADER: u32 = 14;
 const IP_TCP_HEADERS: u32 = 40;
 /// The smallest MSS that any IPv4 host must take (RFC 9293 3.7.1).
 const SMALLEST_MSS: u32 = 536;
+/// Frames of a sender that was not told how many, unless one stream's buffer asks for more.
+const FRAMES: u32 = 8192;
+/// The fewest lendable frames that are worth while, for one stream.
+const SMALLEST_LENDABLE: u32 = 256;
+/// The most lendable frames: 512 MiB of 2 KiB chunks.
+const MOST_FRAMES: u32 = 1 << 18;
 /// Frames that one kick may send in copy mode.
 const TX_BUDGET: u32 = 256;
 /// The smallest chunk, and the largest.
@@ -40,7 +46,7 @@ pub struct Builder {
     pub(crate) spin: Duration,
     pub(crate) busy_poll_us: Option<u32>,
     pub(crate) huge_pages: bool,
-    pub(crate) frames: u32,
+    pub(crate) frames: Option<u32>,
     pub(crate) max_rate: Option<u64>,
     pub(crate) user_timeout: Option<Duration>,
     pub(crate) time_wait: Option<Duration>,
@@ -62,7 +68,7 @@ impl Builder {
             spin: Duration::from_micros(200),
             busy_poll_us: None,
             huge_pages: false,
-            frames: 8192,
+            frames: None,
             max_rate: None,
             user_timeout: None,
             time_wait: None,
@@ -140,10 +146,10 @@ impl Builder {
         self
     }
 
-    /// Frames of the shard, for all streams together. Default 8192 (16 MiB at MTU 1500), enough for 588
-    /// connections at once; ten more frames for each further one.
+    /// Frames of the shard, for all streams together. Default 8192 (16 MiB at MTU 1500), enough for 588 connections at once, or as many
+    /// more as one stream's [`sndbuf`](Self::sndbuf) needs. Chosen here, every ten more are a further connection.
     pub fn frames(mut self, frames: u32) -> Self {
-        self.frames = frames;
+        self.frames = Some(frames);
         self
     }
 
@@ -311,23 +317,42 @@ impl Builder {
             }
         }
         let defaults = Config::default();
-        let fill = SocketConfig::default().fill_ring;
-        // Never fewer frames than one stream, the fill ring and the reserve need.
-        let stream_frames = self.sndbuf.div_ceil(mss).min(self.frames);
-        let least = fill + 2 * defaults.reserve_frames as u32;
-        if self.frames < least {
-            return Err(setting("frames", format!("must be at least {least}, not {}", self.frames)));
+        // Beside what streams are lent there are the fill ring and the reserve; half of the rest is kept for floors.
+        let apart = SocketConfig::default().fill_ring + defaults.reserve_frames as u32;
+        let stream_frames = self.sndbuf.div_ceil(mss);
+        let lendable = match self.frames {
+            Some(frames) => frames.saturating_sub(apart),
+            None => (FRAMES - apart).max((FRAMES - apart) / 2 + stream_frames),
+        };
+        if lendable / 2 < stream_frames.min(SMALLEST_LENDABLE) || lendable > MOST_FRAMES {
+            let (least, most) = (apart + 2 * SMALLEST_LENDABLE, apart + MOST_FRAMES);
+            let why = format!(
+                "{least} to {most} can be had, not {} (sndbuf asks for {stream_frames})",
+                apart + lendable
+            );
+            return Err(setting("frames", why));
         }
-        let lendable = (self.frames - fill) as usize - defaults.reserve_frames;
+        let max_flows = match self.frames {
+            Some(_) => Config::flows_for(lendable as usize),
+            None => Config::flows_for((FRAMES - apart) as usize),
+        };
+        if self.frames.is_some() && lendable / 2 < stream_frames {
+            let why = format!(
+                "{} bytes need {stream_frames} frames, and a stream may have {} of these",
+                self.sndbuf,
+                lendable / 2
+            );
+            return Err(setting("sndbuf", why));
+        }
         let shard = Config {
-            max_flows: Config::flows_for(lendable),
+            max_flows,
             stream_frames: stream_frames as usize,
             notsent_lowat_bytes: self.notsent_lowat.max(mss),
             // What a virtual device hands over need not have met a wire.
             accept_partial_checksums: link.kind.is_some() || link.driver.as_deref() == Some("virtio_net"),
             ..defaults
         };
-        Ok(Shape { mss: mss as u16, chunk_bytes, frames: self.frames, shard })
+        Ok(Shape { mss: mss as u16, chunk_bytes, frames: apart + lendable, shard })
     }
 
     fn settings(&self, link: &Link, facts: &xsend_xsk::Facts, shape: &Shape) -> Vec<(&'static str, String)> {
