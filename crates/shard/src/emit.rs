@@ -86,8 +86,9 @@ fn emit_flow<D: Device>(flow: &mut Flow, port: &mut Port<D>, config: &Config, no
                 }
             }
         } else if flow.connection.blocked_on_ring() {
-            replace_stuck(flow, port, config, now);
-            return Emitted::Nothing;
+            if !replace_stuck(flow, port, config, now) {
+                return Emitted::Nothing;
+            }
         } else {
             flow.blocked_since = None;
             if budget > 0 && seal_tail(flow, port, now) {
@@ -183,15 +184,15 @@ fn split<D: Device>(flow: &mut Flow, port: &mut Port<D>) -> bool {
 }
 
 /// A cold path that copies: a retransmission waits for a frame that the driver does not give back. After a bound the bytes move
-/// to another frame, and the lost one is set aside.
-fn replace_stuck<D: Device>(flow: &mut Flow, port: &mut Port<D>, config: &Config, now: Instant) {
+/// to another frame, and the lost one is set aside. Says whether any did: those can be sent now.
+fn replace_stuck<D: Device>(flow: &mut Flow, port: &mut Port<D>, config: &Config, now: Instant) -> bool {
     let since = *flow.blocked_since.get_or_insert(now);
     if now.saturating_since(since) < config.completion_bound {
-        return;
+        return false;
     }
     flow.blocked_since = None;
     let header_len = flow.header_len;
-    let (mut frames, mut bytes) = (0, 0);
+    let (mut replaced, mut frames, mut bytes) = (false, 0, 0);
     flow.connection.on_stuck(|payload, len| {
         if !port.device.in_ring(&payload.frame) {
             return;
@@ -204,8 +205,13 @@ fn replace_stuck<D: Device>(flow: &mut Flow, port: &mut Port<D>, config: &Config
             bytes += entry.bytes;
         }
         port.stats.cold_copies += 1;
+        replaced = true;
     });
     flow.left_ring(frames, bytes);
+    // At once: the next reap credits only flows that it finds without a debt. A cork that this takes out needs no more, the flow is
+    // in the middle of sending.
+    flow.credit();
+    replaced
 }
 
 /// Copies payload bytes into another frame, and sums them.

@@ -119,6 +119,26 @@ fn a_driver_that_keeps_every_frame_does_not_stop_a_flow_for_good() {
 }
 
 #[test]
+fn completions_count_again_after_a_frame_was_replaced() {
+    let mut world =
+        World::new(Config { completion_bound: Duration::from_millis(500), ..config() }, 1024, true);
+    let opened = world.connect();
+    let (mut stream, mark) = (opened.stream, opened.mark);
+    world.peer().manners.lose = 1;
+    world.shard.device_mut().completing = Completing::Never;
+    assert!(write_full(&mut stream, &pattern(1460)));
+    mark.mark();
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.shard.stats().quarantined, 1);
+    world.shard.device_mut().completing = Completing::AtKick;
+    assert!(write_full(&mut stream, &pattern(1460)));
+    mark.mark();
+    world.pass(Duration::from_secs(1));
+    assert_eq!(stream.space.progress().acked, 2 * 1460);
+    assert_eq!(stream.cork.in_flight(), 0, "a writer that corked now would wait for ever");
+}
+
+#[test]
 fn a_small_tail_waits_for_nagle_and_grows_meanwhile() {
     let mut world = world();
     let opened = world.connect();
