@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use xsend_signal::request::Answerer;
+use xsend_signal::answer::Answerer;
 use xsend_tcp::{Info, Instant, Outcome};
 use xsend_wire::TemplateSpec;
 

@@ -3,6 +3,7 @@
 
 use core::ops::Range;
 
+use xsend_signal::tail::Marks;
 use xsend_tcp::{Batch, Control, Instant, Transmit};
 use xsend_wire::checksum::{Sum, copy_and_sum};
 use xsend_wire::tcp::Flags;
@@ -225,7 +226,10 @@ fn copy_payload(umem: &Umem, header_len: usize, from: &Frame, range: Range<u32>,
 fn seal_tail<D: Device>(flow: &mut Flow, port: &mut Port<D>, now: Instant) -> bool {
     let Some(tail) = &flow.tail else { return false };
     let word = port.tails.read(tail.index());
-    if word.len == 0 || word.more || !flow.connection.may_send_tail(now, u32::from(word.len)) {
+    if word.len == 0
+        || word.marks.has(Marks::MORE)
+        || !flow.connection.may_send_tail(now, u32::from(word.len))
+    {
         return false;
     }
     if let Holder::Open(end) = &flow.holder

@@ -1,9 +1,9 @@
 //! One flow on its shard: the engine's connection, its headers, and the shard's half of the stream.
 
+use xsend_signal::answer::Answerer;
 use xsend_signal::cork::{Audit, Completion};
 use xsend_signal::life::State;
-use xsend_signal::request::Answerer;
-use xsend_signal::tail::{Tails, Word};
+use xsend_signal::tail::{Marks, Tails, Word};
 use xsend_tcp::{Connection, Event, Instant, Outcome, State as TcpState};
 use xsend_wire::checksum::Sum;
 use xsend_wire::{Template, TemplateSpec};
@@ -148,6 +148,7 @@ impl Flow {
         }
         self.deliver();
         let mut mark = Some(mark);
+        let mut life = None;
         while let Some(event) = self.connection.poll_event() {
             match event {
                 Event::Established => {
@@ -155,9 +156,9 @@ impl Flow {
                         urgent |= self.open(port, config, mark(), now);
                     }
                 }
-                Event::PeerClosed => self.set_life(State::PeerClosed),
+                Event::PeerClosed => life = Some(State::PeerClosed),
                 Event::FinAcknowledged => self.fin_acked = true,
-                Event::Closed(outcome) => self.closed(outcome),
+                Event::Closed(outcome) => life = Some(self.closed(outcome)),
                 _ => {}
             }
         }
@@ -165,8 +166,14 @@ impl Flow {
             // The engine frees received payload that it refused as well as what was acknowledged.
             self.forget_payload(port, payload);
         }
-        self.lend(port, config, share);
+        if !life.is_some_and(State::ends_writing) {
+            self.lend(port, config, share);
+        }
         self.publish(port);
+        if let Some(state) = life {
+            // After the positions: whoever sees the end sees all that was acknowledged before it.
+            self.set_life(state);
+        }
         urgent |= self.leave_if_abandoned(port, now);
         urgent |= self.audit_cork(port);
         if self.connection.is_finished() && self.ring_frames == 0 && matches!(self.holder, Holder::Gone) {
@@ -265,19 +272,16 @@ impl Flow {
         given_up
     }
 
-    fn closed(&mut self, outcome: Outcome) {
-        match core::mem::replace(&mut self.holder, Holder::Gone) {
-            Holder::Opening(answer) => {
-                let _ = answer.answer(Err(ConnectFailure::Ended(outcome)));
-            }
-            open @ Holder::Open(_) => {
-                self.holder = open;
-                self.set_life(match outcome {
-                    Outcome::Finished => State::Closed,
-                    other => State::Failed(outcome_code(other)),
-                });
-            }
-            Holder::Gone => {}
+    /// The connection is over: whoever still waits for the handshake is told; says what the stream's state is to be.
+    fn closed(&mut self, outcome: Outcome) -> State {
+        if matches!(self.holder, Holder::Opening(_))
+            && let Holder::Opening(answer) = core::mem::replace(&mut self.holder, Holder::Gone)
+        {
+            let _ = answer.answer(Err(ConnectFailure::Ended(outcome)));
+        }
+        match outcome {
+            Outcome::Finished => State::Closed,
+            other => State::Failed(outcome_code(other)),
         }
     }
 
@@ -337,8 +341,7 @@ impl Flow {
         if self.closing || end.life.state().ends_writing() {
             return;
         }
-        let unread = end.lent.capacity() - end.lent.room();
-        if unread == 0 && self.lent == 0 {
+        if end.lent.outstanding() == 0 && self.lent == 0 {
             self.lend_target = (self.lend_target * 2).min(config.stream_frames);
         }
         let smss = u64::from(self.connection.smss().max(1));
@@ -386,10 +389,7 @@ impl Flow {
         if !end.filled.is_abandoned() || !end.filled.is_empty() {
             return false;
         }
-        while let Some(frame) = end.lent.take_back() {
-            self.lent -= 1;
-            port.give_back(frame);
-        }
+        self.lent -= end.lent.take_back(usize::MAX, |frame| port.give_back(frame));
         while let Some(bytes) = end.received.ring().take_back() {
             self.received -= 1;
             port.give_back(bytes.frame);
@@ -414,7 +414,7 @@ impl Flow {
     /// A sealed frame becomes the engine's; one without bytes only goes back to the pool.
     pub(crate) fn queue(&mut self, frame: Frame, word: Word, now: Instant) {
         let payload = Payload { frame, sum: Sum::from_raw(word.sum), way: Way::Out };
-        self.connection.on_write(now, payload, u32::from(word.len), word.push);
+        self.connection.on_write(now, payload, u32::from(word.len), word.marks.has(Marks::PUSH));
     }
 
     /// Everything the flow still holds, when it is forgotten.

@@ -1,5 +1,6 @@
 //! Step (1), on the shard's side: commands, and the frames that applications have filled.
 
+use xsend_signal::tail::Marks;
 use xsend_tcp::{Connection, Instant, Seed};
 
 use crate::command::{Command, Connect, ConnectFailure};
@@ -98,7 +99,7 @@ pub(crate) fn take_filled<D: Device>(flow: &mut Flow, port: &mut Port<D>, now: I
         if let Some(tail) = flow.tail.as_ref() {
             let Holder::Open(end) = &mut flow.holder else { return };
             // The next frame comes only after its writer has left this one, sealed or not.
-            if end.filled.is_empty() && !port.tails.read(tail.index()).sealed {
+            if end.filled.is_empty() && !port.tails.read(tail.index()).marks.has(Marks::SEALED) {
                 return;
             }
             flow.queue_tail(&port.tails, now);
@@ -107,13 +108,14 @@ pub(crate) fn take_filled<D: Device>(flow: &mut Flow, port: &mut Port<D>, now: I
         let Some(frame) = end.filled.pop() else { return };
         flow.lent -= 1;
         let word = port.tails.read(frame.index());
-        if word.sealed && word.len == 0 {
+        let sealed = word.marks.has(Marks::SEALED);
+        if sealed && word.len == 0 {
             // Given back unused.
             port.give_back(frame);
             continue;
         }
         flow.queued += 1;
-        if word.sealed {
+        if sealed {
             flow.queue(frame, word, now);
         } else {
             flow.tail = Some(frame);

@@ -4,9 +4,9 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
 
+use xsend_signal::desk::{self, Caller, Desk};
 use xsend_signal::doorbell::{self, Bell, Park, Ringer, Wake};
 use xsend_signal::ready::{self, Collector};
-use xsend_signal::request::{self, Caller, Desk};
 use xsend_tcp::Instant;
 use xsend_wire::Mac;
 use xsend_xsk::{Frame, Received, Umem};
@@ -119,7 +119,7 @@ impl<D: Device> Shard<D> {
     pub fn new(parts: Parts<D>) -> (Self, Handle) {
         let Parts { device, umem, frames, config, secret, wake, tap } = parts;
         let (ringer, bell) = doorbell::channel(wake);
-        let (caller, desk) = request::channel(DESK, ringer.clone());
+        let (caller, desk) = desk::channel(DESK, ringer.clone());
         let flows = config.max_flows;
         let shard = Self {
             marked: Vec::with_capacity(flows),

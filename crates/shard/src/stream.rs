@@ -2,9 +2,10 @@
 //!
 //! Everything that crosses between them is a protocol of `xsend-signal`; nothing here is shared besides.
 
+use xsend_signal::lend::{self, Borrower, Lender};
 use xsend_signal::spsc::{self, Consumer, Producer};
 use xsend_signal::{cork, inbox, life, ready, space, tail};
-use xsend_xsk::{Frame, Umem};
+use xsend_xsk::{Frame, Tail, Umem};
 
 use crate::table::{Ends, FlowId};
 
@@ -30,11 +31,13 @@ pub struct StreamEnd {
     /// Both ends' addresses.
     pub ends: Ends,
     /// Frames to fill.
-    pub lent: Consumer<Frame>,
+    pub lent: Borrower<Frame>,
     /// Frames filled, in order; the last may still grow.
     pub filled: Producer<Frame>,
     /// Length and checksum of the frames filled.
     pub words: tail::Writer,
+    /// The right to append to the last frame filled, if it is not full.
+    pub tail: Tail,
     /// Corking of small writes.
     pub cork: cork::Writer,
     /// What was sent and acknowledged, and the wait for space. Our FIN counts as one byte, as in sequence space.
@@ -63,7 +66,7 @@ pub struct Opened {
 
 /// The shard's half.
 pub(crate) struct ShardEnd {
-    pub(crate) lent: Producer<Frame>,
+    pub(crate) lent: Lender<Frame>,
     pub(crate) filled: Consumer<Frame>,
     pub(crate) cork: cork::Shard,
     pub(crate) space: space::Notifier,
@@ -91,7 +94,7 @@ pub(crate) struct Shape<'a> {
 pub(crate) fn channel(shape: Shape<'_>) -> (ShardEnd, Opened) {
     let Shape { id, ends, header_len, smss, stream_frames, receive_frames, umem, tails, mark } = shape;
     let (mut owner, watch) = life::begin(life::State::Open);
-    let (lend, lent) = spsc::ring(stream_frames);
+    let (lend, lent) = lend::ring(stream_frames);
     let (fill, filled) = spsc::ring(stream_frames);
     let (spend, spent) = spsc::ring(receive_frames);
     let (cork_writer, cork_shard) = cork::channel();
@@ -112,6 +115,7 @@ pub(crate) fn channel(shape: Shape<'_>) -> (ShardEnd, Opened) {
         lent,
         filled: fill,
         words: tails.writer(),
+        tail: umem.tail(),
         cork: cork_writer,
         space: waiter,
         received: reader,

@@ -6,10 +6,11 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Manners, World, append, write_full, write_tail};
+use common::{Manners, World, append, claim, write_full, write_tail};
 use xsend_shard::memory::Completing;
 use xsend_shard::{Command, Config, ConnectFailure};
 use xsend_signal::life::State;
+use xsend_signal::tail::{Marks, Word};
 use xsend_tcp::Outcome;
 use xsend_wire::tcp::Flags;
 
@@ -145,22 +146,21 @@ fn a_small_tail_waits_for_nagle_and_grows_meanwhile() {
     let (mut stream, mark) = (opened.stream, opened.mark);
     // One small segment is out and unacknowledged.
     world.peer().manners.every = 1000;
-    let first = write_tail(&mut stream, b"first ", false);
+    write_tail(&mut stream, b"first ", Marks::PUSH);
     mark.mark();
     world.turn();
-    drop(first);
-    let mut tail = write_tail(&mut stream, b"second ", false);
+    write_tail(&mut stream, b"second ", Marks::PUSH);
     mark.mark();
     world.turn();
     assert_eq!(world.peer().received, b"first ");
-    assert!(append(&mut stream, &mut tail, b"third"), "still open");
+    assert!(append(&mut stream, b"third"), "still open");
     mark.mark();
     world.peer().manners.every = 1;
     let ack = world.peer().segment(Flags::ACK, &[]);
     world.shard.device_mut().inject(&ack);
     world.turn();
     assert_eq!(world.peer().received, b"first second third");
-    assert!(!append(&mut stream, &mut tail, b"!"), "sealed by the shard when it left");
+    assert!(!append(&mut stream, b"!"), "sealed by the shard when it left");
 }
 
 #[test]
@@ -168,12 +168,12 @@ fn more_to_come_is_kept_until_the_writer_says_otherwise() {
     let mut world = world();
     let opened = world.connect();
     let (mut stream, mark) = (opened.stream, opened.mark);
-    let _tail = write_tail(&mut stream, b"header", true);
+    write_tail(&mut stream, b"header", Marks::MORE);
     mark.mark();
     world.pass(Duration::from_millis(100));
     assert_eq!(world.peer().received, b"");
     let word = stream.words.published().unwrap();
-    assert!(stream.words.append(xsend_signal::tail::Word { more: false, ..word }).is_ok());
+    assert!(stream.words.append(Word { marks: Marks::NONE, ..word }).is_ok());
     mark.mark();
     world.turn();
     assert_eq!(world.peer().received, b"header");
@@ -184,10 +184,10 @@ fn a_writer_may_begin_a_new_frame_and_leave_the_last_one_open() {
     let mut world = world();
     let opened = world.connect();
     let (mut stream, mark) = (opened.stream, opened.mark);
-    drop(write_tail(&mut stream, b"one ", true));
-    drop(write_tail(&mut stream, b"two ", true));
+    write_tail(&mut stream, b"one ", Marks::MORE);
+    write_tail(&mut stream, b"two ", Marks::MORE);
     assert!(write_full(&mut stream, &pattern(1460)));
-    drop(write_tail(&mut stream, b"three", true));
+    write_tail(&mut stream, b"three", Marks::MORE);
     mark.mark();
     world.handle.caller.call(Command::Shutdown(stream.id)).ok().unwrap();
     world.pass(Duration::from_millis(500));
@@ -203,21 +203,21 @@ fn a_frame_sealed_by_the_shard_is_not_lent_while_its_writer_holds_the_tail() {
     let opened = world.connect();
     let (mut stream, mark) = (opened.stream, opened.mark);
     world.peer().manners.every = 1;
-    let tail = write_tail(&mut stream, b"x", false);
-    let index = tail.index();
+    write_tail(&mut stream, b"x", Marks::PUSH);
+    let index = stream.tail.index();
     mark.mark();
     world.pass(Duration::from_millis(10));
     assert_eq!(stream.space.progress().acked, 1);
     let mut lent = Vec::new();
     for _ in 0..20 {
-        while let Some(frame) = stream.lent.pop() {
-            assert_ne!(frame.index(), index, "its writer may still be copying into it");
+        while let Some(frame) = claim(&mut stream) {
+            assert_ne!(Some(frame.index()), index, "its writer may still be copying into it");
             lent.push(frame);
         }
         mark.mark();
         world.turn();
     }
-    drop(tail);
+    stream.tail.leave();
     assert!(world.balanced());
 }
 
@@ -332,8 +332,7 @@ fn a_dropped_stream_still_sends_what_was_written_then_fin() {
     let (mut stream, mark) = (opened.stream, opened.mark);
     world.peer().manners = Manners { every: 1, ..Manners::default() };
     assert!(write_full(&mut stream, &pattern(1460)));
-    let tail = write_tail(&mut stream, b"the end", true);
-    drop(tail);
+    write_tail(&mut stream, b"the end", Marks::MORE);
     drop(stream);
     mark.mark();
     world.pass(Duration::from_secs(3));

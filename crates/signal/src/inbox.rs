@@ -12,7 +12,7 @@
 //! | (B) | [`Deliverer::shut`], between SHUT and consumed | `fence(SeqCst)` | (A) |
 //! | (C) | [`Reader::consume`], the count | store `Release` | (D) |
 //! | (D) | [`Deliverer::consumed`] | load `Acquire` | (C) |
-//! | wait (A) | [`Reader::wait`] | `fence(SeqCst)` | wait (B) |
+//! | wait (A) | [`Reader::wait_data`] | `fence(SeqCst)` | wait (B) |
 //! | wait (B) | [`Deliverer::notify`] | `fence(SeqCst)` | wait (A) |
 //!
 //! By (C) and (D), a shard that sees a count also sees the frames that the reader gave back before counting
@@ -165,7 +165,7 @@ impl<T: Send> Reader<T> {
 
     /// Sleeps until a chunk is there, or nothing more will come, or the deadline passes. Chunks come before
     /// the end: what arrived ahead of a FIN, or of an error, can still be read.
-    pub fn wait(&mut self, deadline: Option<Instant>) -> Waited {
+    pub fn wait_data(&mut self, deadline: Option<Instant>) -> Waited {
         let Self { ring, sleeper, life, .. } = self;
         let look = || {
             // The state first: the chunks that came before it are then seen.

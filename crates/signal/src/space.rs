@@ -12,7 +12,7 @@
 //! |---|---|---|---|
 //! | (A) | [`Notifier::acked`] | store `Release` | (B) |
 //! | (B) | [`Waiter::progress`] | load `Acquire` | (A) |
-//! | wait (A) | [`Waiter::wait`], between NOSPACE and looking | `fence(SeqCst)` | wait (B) |
+//! | wait (A) | [`Waiter::wait_space`], between NOSPACE and looking | `fence(SeqCst)` | wait (B) |
 //! | wait (B) | [`Notifier::notify`], between publishing and NOSPACE | `fence(SeqCst)` | wait (A) |
 //!
 //! By (A) and (B), who sees an acknowledgement finds the frames that were lent before it was published, and a
@@ -113,7 +113,11 @@ impl Waiter {
     /// `ready` may look at anything that the shard publishes before it notifies, such as the ring of lent
     /// frames. Everything queued must have been pushed before (R3), else nothing that could make space
     /// happens.
-    pub fn wait(&mut self, deadline: Option<Instant>, mut ready: impl FnMut(Progress) -> bool) -> Waited {
+    pub fn wait_space(
+        &mut self,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut(Progress) -> bool,
+    ) -> Waited {
         let Self { counters, sleeper, life } = self;
         let look = || {
             let state = life.state();

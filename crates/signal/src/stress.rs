@@ -8,8 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 
-use crate::tests::{Random, Wakes, not_for_ever};
-use crate::{Waited, cork, doorbell, inbox, life, ready, request, snapshot, space, spsc, tail};
+use crate::oracle::Random;
+use crate::tests::{Wakes, not_for_ever};
+use crate::{
+    Waited, answer, backlog, cork, desk, doorbell, inbox, lend, life, pin, ready, snapshot, space, spsc, tail,
+};
 
 /// Lets two threads leave together, as nearly as two processors can.
 #[derive(Clone, Default)]
@@ -122,7 +125,8 @@ fn tail_frames_hold_what_their_words_say_and_nobody_scribbles() {
 
     let memory: Arc<Vec<[AtomicU8; LEN]>> = Arc::new((0..FRAMES).map(|_| Default::default()).collect());
     let tails = tail::Tails::new(FRAMES as u32);
-    let mut writer = tails.writer();
+    let pins = pin::Pins::new(FRAMES as u32);
+    let (mut writer, mut pinner) = (tails.writer(), pins.pinner());
     let (mut lend, mut lent) = spsc::ring::<u32>(FRAMES);
     let (mut hand_in, mut handed_in) = spsc::ring::<u32>(FRAMES);
 
@@ -132,7 +136,9 @@ fn tail_frames_hold_what_their_words_say_and_nobody_scribbles() {
         let mut turns = 0;
         while written < BYTES {
             let Some(frame) = writer.current() else {
+                pinner.unpin();
                 if let Some(frame) = lent.pop() {
+                    pinner.pin(frame);
                     writer.open(frame);
                     hand_in.push(frame).unwrap();
                 } else {
@@ -147,8 +153,7 @@ fn tail_frames_hold_what_their_words_say_and_nobody_scribbles() {
             let next = tail::Word {
                 len,
                 sum: word.sum + u32::from(value),
-                sealed: usize::from(len) == LEN,
-                ..tail::Word::default()
+                marks: tail::Marks::SEALED.when(usize::from(len) == LEN),
             };
             // A loser writes the same byte again, into its next frame.
             if writer.append(next).is_ok() {
@@ -184,7 +189,7 @@ fn tail_frames_hold_what_their_words_say_and_nobody_scribbles() {
             patience(&mut turns);
         }
         aside.retain(|&frame| {
-            if tails.recycle(frame) == tail::Recycle::WriterInside {
+            if pins.of(frame) == pin::Pin::Held {
                 return true;
             }
             memory[frame as usize].iter().for_each(|byte| byte.store(MARK, Ordering::Relaxed));
@@ -295,12 +300,12 @@ fn space_wakes_the_writer_for_every_step() {
     let app = thread::spawn(move || {
         for step in 1..=STEPS {
             ask.push(step).unwrap();
-            let waited = waiter.wait(not_for_ever(), |progress| progress.sent + progress.acked == step);
+            let waited = waiter.wait_space(not_for_ever(), |progress| progress.sent + progress.acked == step);
             assert_eq!(waited, Waited::Ready, "step {step}");
         }
         // Only now may the shard end: an end that comes before the last step was seen would count for more.
         ask.push(STEPS + 1).unwrap();
-        waiter.wait(not_for_ever(), |_| false)
+        waiter.wait_space(not_for_ever(), |_| false)
     });
     let (mut sent, mut acked, mut turns) = (0, 0, 0);
     while sent + acked < STEPS {
@@ -338,7 +343,7 @@ fn inbox_delivers_everything_through_shut_windows() {
     let app = thread::spawn(move || {
         let mut expected = 0;
         loop {
-            match reader.wait(not_for_ever()) {
+            match reader.wait_data(not_for_ever()) {
                 Waited::Ready => {}
                 ended => return (expected, ended),
             }
@@ -379,21 +384,21 @@ fn inbox_delivers_everything_through_shut_windows() {
 /// Two threads ask; the shard answers for a while, then ends with commands on its desk and answers in its
 /// hand.
 #[test]
-fn request_leaves_nobody_waiting() {
+fn desk_leaves_nobody_waiting() {
     for served in [0, 1, 500, 5_000] {
         let (ringer, _bell) = doorbell::channel(Box::new(Wakes::default()));
-        let (caller, mut desk) = request::channel::<(u64, request::Answerer<u64>)>(8, ringer);
+        let (caller, mut desk) = desk::channel::<(u64, answer::Answerer<u64>)>(8, ringer);
         let askers: Vec<_> = (0..2)
             .map(|_| {
                 let caller = caller.clone();
                 thread::spawn(move || {
                     let mut answered = 0;
                     loop {
-                        let (answerer, mut pending) = request::slot();
+                        let (answerer, mut pending) = answer::slot();
                         match caller.call((answered, answerer)) {
                             Ok(()) => {}
-                            Err(request::Refused::ShardDead(_)) => return answered,
-                            Err(request::Refused::Full(_)) => panic!("two askers fill a desk of eight"),
+                            Err(desk::Refused::ShardDead(_)) => return answered,
+                            Err(desk::Refused::Full(_)) => panic!("two askers fill a desk of eight"),
                         }
                         match pending.wait(not_for_ever()) {
                             Ok(answer) => {
@@ -401,7 +406,7 @@ fn request_leaves_nobody_waiting() {
                                 answered = answer;
                             }
                             Err(why) => {
-                                assert_eq!(why, request::NoAnswer::ShardDead);
+                                assert_eq!(why, answer::NoAnswer::ShardDead);
                                 return answered;
                             }
                         }
@@ -460,7 +465,7 @@ fn life_ends_a_wait_whenever_it_comes() {
     for round in 0..2_000_u32 {
         let (mut owner, mut watch) = life::begin(life::State::Open);
         let (_notifier, mut waiter) = space::channel(&mut owner);
-        let writer = thread::spawn(move || waiter.wait(not_for_ever(), |_| false));
+        let writer = thread::spawn(move || waiter.wait_space(not_for_ever(), |_| false));
         for _ in 0..round % 400 {
             std::hint::spin_loop();
         }
@@ -468,5 +473,86 @@ fn life_ends_a_wait_whenever_it_comes() {
         owner.set(end);
         assert_eq!(watch.wait(not_for_ever(), |_| false), Some(end));
         assert_eq!(writer.join().unwrap(), Waited::Ended(end));
+    }
+}
+
+/// A shard lends, takes back, and lends again, while the writer claims batches of any size.
+#[test]
+fn lend_gives_every_item_one_owner() {
+    const ITEMS: u64 = 300_000;
+    let (mut lender, mut borrower) = lend::ring::<Box<u64>>(13);
+    let done = Arc::new(AtomicU32::new(0));
+    let ended = done.clone();
+    let app = thread::spawn(move || {
+        let mut random = Random::new(5);
+        let (mut claimed, mut last, mut turns) = (0, 0, 0);
+        loop {
+            let over = ended.load(Ordering::Acquire) == 1;
+            let got = borrower.claim(1 + random.below(7) as usize, |item| {
+                assert!(*item > last, "{item} after {last}");
+                last = *item;
+                claimed += *item;
+            });
+            match got {
+                0 if over => return claimed,
+                0 => patience(&mut turns),
+                _ => turns = 0,
+            }
+        }
+    });
+    let mut random = Random::new(6);
+    let (mut next, mut back, mut turns) = (0, 0, 0);
+    while next < ITEMS {
+        match random.below(8) {
+            0 => drop(lender.take_back(random.below(9) as usize, |item| back += *item)),
+            1 => lender.publish(),
+            _ if lender.stage(Box::new(next + 1)).is_ok() => next += 1,
+            _ => {
+                lender.publish();
+                patience(&mut turns);
+            }
+        }
+    }
+    lender.publish();
+    done.store(1, Ordering::Release);
+    let claimed = app.join().unwrap();
+    assert_eq!(claimed + back, ITEMS * (ITEMS + 1) / 2);
+}
+
+/// Two shards offer, one after the other ends, and the listener sleeps between.
+#[test]
+fn backlog_gives_the_listener_every_connection_and_then_the_end() {
+    const EACH: u64 = 20_000;
+    let (offerer, mut acceptor) = backlog::channel::<Box<u64>>(8);
+    let shards: Vec<_> = [0, 1_000_000]
+        .map(|first| {
+            let offerer = offerer.clone();
+            thread::spawn(move || {
+                let mut turns = 0;
+                for connection in first..first + EACH {
+                    let mut offered = Box::new(connection);
+                    while let Err(refused) = offerer.offer(offered) {
+                        let backlog::Refused::Full(again) = refused else { panic!("the listener is there") };
+                        offered = again;
+                        patience(&mut turns);
+                    }
+                }
+            })
+        })
+        .into();
+    drop(offerer);
+    let mut sum = 0;
+    loop {
+        match acceptor.accept(not_for_ever()) {
+            backlog::Accepted::Ready(connection) => sum += *connection,
+            end => {
+                assert_eq!(end, backlog::Accepted::ShardsDead);
+                break;
+            }
+        }
+    }
+    assert_eq!(sum, EACH * (EACH - 1) + EACH * 1_000_000);
+    for shard in shards {
+        shard.join().unwrap();
     }
 }

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use xsend_shard::{AfXdp, Command, Progress, ReceivedBytes, Shard};
 use xsend_signal::Waited;
+use xsend_signal::answer::{NoAnswer, Pending};
+use xsend_signal::desk::{Caller, Refused};
 use xsend_signal::doorbell::Ringer;
 use xsend_signal::inbox::Reader;
 use xsend_signal::life::View;
-use xsend_signal::request::{Caller, NoAnswer, Pending, Refused};
 use xsend_signal::space::{self, Waiter};
 
 use crate::clock::Clock;
@@ -76,7 +77,7 @@ impl Drive for Launched {
         deadline: Option<Instant>,
         ready: &mut dyn FnMut(space::Progress) -> bool,
     ) -> Waited {
-        space.wait(deadline, ready)
+        space.wait_space(deadline, ready)
     }
 
     fn wait_received(
@@ -85,7 +86,7 @@ impl Drive for Launched {
         _life: &View,
         deadline: Option<Instant>,
     ) -> Waited {
-        reader.wait(deadline)
+        reader.wait_data(deadline)
     }
 
     fn wait_answer<A: Send>(

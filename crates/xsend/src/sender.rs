@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use xsend_host::{Link, NeighbourWatch, Path, PortReservation, Query, resolve};
 use xsend_shard::{Change, Command, Connect, Ends, Handle, Housekeeper, Stats};
-use xsend_signal::request::{self, NoAnswer, Refused};
+use xsend_signal::answer::{self, NoAnswer};
+use xsend_signal::desk::Refused;
 use xsend_steer::{Counts, Steer};
 use xsend_wire::{Mac, TemplateSpec};
 
@@ -119,7 +120,7 @@ impl<D: Drive> Sender<D> {
         let port = PortReservation::reserve(path.source, options.source_port).map_err(ConnectError::Port)?;
         let local = port.address();
         let lease = Lease::take(self.common.steer.clone(), port, remote)?;
-        let (answer, mut pending) = request::slot();
+        let (answer, mut pending) = answer::slot();
         let connect = Connect {
             ends: Ends { local: local.into(), remote: remote.into() },
             headers: TemplateSpec {
@@ -186,7 +187,7 @@ impl<D: Drive> Sender<D> {
 
     /// The shard's counters, or `None` when it has ended.
     pub fn stats(&self) -> Option<Stats> {
-        let (answer, mut pending) = request::slot();
+        let (answer, mut pending) = answer::slot();
         self.call(Command::Stats(answer)).ok()?;
         self.drive.wait_answer(&mut pending, Some(Instant::now() + Duration::from_secs(1))).ok()
     }

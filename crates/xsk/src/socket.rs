@@ -16,7 +16,7 @@ use crate::ledger::{Books, Completion, Ledger};
 use crate::sys;
 use crate::umem::Umem;
 use crate::wake::{self, Wake};
-use xsend_signal::store_load_fence;
+use xsend_signal::kick::{Wakeup, after_submit};
 
 pub use kick::Kick;
 use kick::Kicker;
@@ -428,13 +428,9 @@ impl Socket {
             return;
         }
         self.refills.clear();
-        if self.need_wakeup {
-            // (P), on the fill ring.
-            store_load_fence();
-            if self.fill.needs_wakeup() {
-                self.counters.fill_kicks += 1;
-                sys::kick_rx(self.raw_fd());
-            }
+        if self.need_wakeup && after_submit(|| self.fill.needs_wakeup()) == Wakeup::Needed {
+            self.counters.fill_kicks += 1;
+            sys::kick_rx(self.raw_fd());
         }
     }
 

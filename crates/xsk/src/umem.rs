@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::frame::{Frame, Owner};
 use crate::tail::Tail;
-use xsend_signal::store_load_fence;
+use xsend_signal::pin::{Pin, Pins};
 
 /// Where a packet starts in its chunk, in bytes: the room the kernel keeps for XDP programs.
 pub const PACKET_OFFSET: u32 = 256;
@@ -35,9 +35,8 @@ pub struct Umem {
 
 #[derive(Debug)]
 struct Shared {
-    /// One count a frame: 1 means nobody has a tail of it. `Arc` rather than a counter of our own, so that no
-    /// atomic is named here.
-    tails: Box<[Arc<()>]>,
+    /// Which frames a [`Tail`] may still be writing to.
+    pins: Pins,
     /// What `base` in [`Umem`] points into: xsk-rs's mapping, or [`Heap`]. Only kept alive.
     _memory: Box<dyn Any + Send + Sync>,
 }
@@ -107,8 +106,7 @@ impl Umem {
         memory: Box<dyn Any + Send + Sync>,
     ) -> (Self, Vec<Frame>) {
         let owner = Owner::new(next_number());
-        let tails = (0..frames).map(|_| Arc::new(())).collect();
-        let shared = Arc::new(Shared { tails, _memory: memory });
+        let shared = Arc::new(Shared { pins: Pins::new(frames), _memory: memory });
         let umem = Self { base, chunk_shift: chunk_bytes.trailing_zeros(), frames, owner, shared };
         (umem, (0..frames).map(|index| Frame::new(owner, index)).collect())
     }
@@ -183,26 +181,20 @@ impl Umem {
         unsafe { self.bytes_mut(frame.index(), start, len) }
     }
 
-    /// Splits off the right to append: the frame's holder may go on reading and sending what is published,
-    /// while the holder of the [`Tail`] writes behind it, up to `capacity` payload bytes after a header of
-    /// `header_len`.
-    ///
-    /// Until the tail is dropped and the frame [reclaimed](Self::reclaim), the frame is marked shared and
-    /// refused for everything that needs it whole: [`payload_mut`](Self::payload_mut), the fill ring, a
-    /// second tail.
-    ///
-    /// # Panics
-    /// When the frame is shared already, or `capacity` exceeds the chunk.
-    pub fn share_tail(&self, frame: Frame, header_len: usize, capacity: u32) -> (Frame, Tail) {
+    /// A tail that has no frame yet, for one more writer.
+    pub fn tail(&self) -> Tail {
+        Tail::new(self.clone(), self.shared.pins.pinner())
+    }
+
+    /// Marks a frame as shared; also says where its payload starts.
+    pub(crate) fn share(&self, frame: Frame, header_len: usize, capacity: u32) -> (Frame, u32) {
         assert!(frame.owner() == self.owner, "a frame of another UMEM, or one whose tail is shared");
         let start = self.payload_start(header_len);
         assert!(capacity <= self.chunk_bytes().saturating_sub(start), "a tail longer than its chunk");
-        let index = frame.index();
-        let right = Arc::clone(&self.shared.tails[index as usize]);
-        (Frame::new(self.owner.shared(), index), Tail::new(self.owner, index, start, capacity, right))
+        (Frame::new(self.owner.shared(), frame.index()), start)
     }
 
-    /// Makes a frame exclusive again once its [`Tail`] was dropped; until then gives it back as it is.
+    /// Makes a frame exclusive again once its [`Tail`] has left it; until then gives it back as it is.
     ///
     /// A frame that was not shared comes back at once, so that this may be called on any frame before it is
     /// lent again.
@@ -212,13 +204,10 @@ impl Umem {
         if !frame.is_shared() {
             return Ok(frame);
         }
-        if Arc::strong_count(&self.shared.tails[frame.index() as usize]) != 1 {
-            return Err(frame);
+        match self.shared.pins.of(frame.index()) {
+            Pin::Free => Ok(Frame::new(self.owner, frame.index())),
+            Pin::Held => Err(frame),
         }
-        // `strong_count` is a relaxed load. It has seen the decrement (Release) of the tail's drop; with a
-        // fence after it, the tail's last write happens before whatever is done with the frame from here on.
-        store_load_fence();
-        Ok(Frame::new(self.owner, frame.index()))
     }
 
     pub(crate) fn owner(&self) -> Owner {

@@ -8,14 +8,14 @@ use xsend_shard::memory::{MemoryDevice, Wire};
 use xsend_shard::{
     Command, Config, Connect, ConnectFailure, Ends, Handle, Opened, Parts, Progress, Shard, StreamEnd,
 };
+use xsend_signal::answer::{self, Pending};
 use xsend_signal::doorbell::Wake;
-use xsend_signal::request::{self, Pending};
-use xsend_signal::tail::Word;
+use xsend_signal::tail::{Marks, Word};
 use xsend_tcp::Instant;
 use xsend_wire::checksum::{Sum, copy_and_sum};
 use xsend_wire::tcp::{Flags, Header, Options};
 use xsend_wire::{ChecksumPolicy, Mac, Packet, Template, TemplateSpec};
-use xsend_xsk::Umem;
+use xsend_xsk::{Frame, Umem};
 
 pub const OURS: &str = "10.0.0.1:40000";
 pub const THEIRS: &str = "10.0.0.2:9000";
@@ -224,7 +224,7 @@ impl World {
     }
 
     pub fn request(&mut self, lease: Box<dyn Send>) -> Pending<Result<Opened, ConnectFailure>> {
-        let (answer, pending) = request::slot();
+        let (answer, pending) = answer::slot();
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         let connect = Connect {
             ends: Ends { local: address(OURS), remote: address(THEIRS) },
@@ -250,33 +250,38 @@ impl World {
     }
 }
 
+/// A frame that the stream was lent, if there is one.
+pub fn claim(stream: &mut StreamEnd) -> Option<Frame> {
+    let mut claimed = None;
+    stream.lent.claim(1, |frame| claimed = Some(frame));
+    claimed
+}
+
 /// Fills one frame with `bytes`, sealed; says whether there was one.
 pub fn write_full(stream: &mut StreamEnd, bytes: &[u8]) -> bool {
-    let Some(mut frame) = stream.lent.pop() else { return false };
+    let Some(mut frame) = claim(stream) else { return false };
     let room = &mut stream.umem.payload_mut(&mut frame, stream.header_len)[..bytes.len()];
     let sum = copy_and_sum(room, bytes);
-    let word = Word { len: bytes.len() as u16, sealed: true, more: false, push: false, sum: sum.to_raw() };
+    let word = Word { len: bytes.len() as u16, marks: Marks::SEALED, sum: sum.to_raw() };
     stream.words.fill(frame.index(), word);
     assert!(stream.filled.push(frame).is_ok());
     true
 }
 
-/// Opens a tail with `bytes`.
-pub fn write_tail(stream: &mut StreamEnd, bytes: &[u8], more: bool) -> xsend_xsk::Tail {
-    let frame = stream.lent.pop().expect("a frame");
-    let (frame, mut tail) = stream.umem.share_tail(frame, stream.header_len, stream.smss);
+/// Opens a tail with `bytes`, marked `MORE` or `PUSH`.
+pub fn write_tail(stream: &mut StreamEnd, bytes: &[u8], marks: Marks) {
+    let frame = claim(stream).expect("a frame");
+    let frame = stream.tail.open(frame, stream.header_len, stream.smss);
     stream.words.open(frame.index());
-    let sum = tail.write_at(&stream.umem, 0, bytes, copy_and_sum);
-    let word = Word { len: bytes.len() as u16, sealed: false, more, push: !more, sum: sum.to_raw() };
-    assert!(stream.words.append(word).is_ok());
+    let sum = stream.tail.write_at(0, bytes, copy_and_sum);
+    assert!(stream.words.append(Word { len: bytes.len() as u16, marks, sum: sum.to_raw() }).is_ok());
     assert!(stream.filled.push(frame).is_ok());
-    tail
 }
 
 /// Appends to a tail; `false` when the shard has sealed it.
-pub fn append(stream: &mut StreamEnd, tail: &mut xsend_xsk::Tail, bytes: &[u8]) -> bool {
+pub fn append(stream: &mut StreamEnd, bytes: &[u8]) -> bool {
     let Some(word) = stream.words.published() else { return false };
-    let sum = tail.write_at(&stream.umem, u32::from(word.len), bytes, copy_and_sum);
+    let sum = stream.tail.write_at(u32::from(word.len), bytes, copy_and_sum);
     let sum = Sum::from_raw(word.sum).add_at(usize::from(word.len), sum).to_raw();
     stream.words.append(Word { len: word.len + bytes.len() as u16, sum, ..word }).is_ok()
 }

@@ -1,5 +1,5 @@
-use super::*;
 use crate::cork::{Audit, Completion, Throttled, channel};
+use crate::oracle::Random;
 
 #[test]
 fn nothing_in_flight_is_nothing_to_wait_for() {

@@ -7,12 +7,12 @@ use crate::life::{self, State};
 fn chunks_come_before_the_end() {
     let (mut owner, _watch) = life::begin(State::Open);
     let (mut deliverer, mut reader) = channel(2, &mut owner);
-    assert_eq!(reader.wait(at_once()), Waited::TimedOut);
+    assert_eq!(reader.wait_data(at_once()), Waited::TimedOut);
     deliverer.push("last words").unwrap();
     owner.set(State::Failed(104));
-    assert_eq!(reader.wait(None), Waited::Ready);
+    assert_eq!(reader.wait_data(None), Waited::Ready);
     assert_eq!(reader.pop(), Some("last words"));
-    assert_eq!(reader.wait(None), Waited::Ended(State::Failed(104)));
+    assert_eq!(reader.wait_data(None), Waited::Ended(State::Failed(104)));
 }
 
 #[test]

@@ -65,8 +65,8 @@ fn a_shard_that_panics_ends_every_wait() {
     let waits = [
         thread::spawn(move || Waited::Ended(watch.wait(not_for_ever(), |_| false).unwrap())),
         thread::spawn(move || Waited::Ended(second.wait(not_for_ever(), |_| false).unwrap())),
-        thread::spawn(move || writer.wait(not_for_ever(), |_| false)),
-        thread::spawn(move || reader.wait(not_for_ever())),
+        thread::spawn(move || writer.wait_space(not_for_ever(), |_| false)),
+        thread::spawn(move || reader.wait_data(not_for_ever())),
     ];
     let shard = thread::spawn(move || {
         let _held = (&owner, &notifier, &deliverer);

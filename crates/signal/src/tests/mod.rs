@@ -4,32 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::oracle;
+
+mod answer;
+mod backlog;
 mod cork;
+mod desk;
 mod doorbell;
+mod handover;
 mod inbox;
+mod kick;
+mod lend;
 mod life;
-mod request;
+mod pin;
 mod snapshot;
 mod space;
 mod spsc;
 mod tail;
-
-/// A xorshift generator: the same operations for the same seed, everywhere.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 /// An eventfd that counts.
 #[derive(Clone, Default)]

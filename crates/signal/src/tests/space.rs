@@ -19,7 +19,7 @@ fn nobody_is_woken_who_does_not_wait() {
     let (mut owner, _watch) = life::begin(State::Open);
     let (mut notifier, mut waiter) = channel(&mut owner);
     assert_eq!(notifier.notify(), Notified::Quiet);
-    assert_eq!(waiter.wait(at_once(), |_| false), Waited::TimedOut);
+    assert_eq!(waiter.wait_space(at_once(), |_| false), Waited::TimedOut);
     assert_eq!(notifier.notify(), Notified::Quiet, "a wait that timed out is not announced any more");
 }
 
@@ -27,7 +27,7 @@ fn nobody_is_woken_who_does_not_wait() {
 fn a_deadline_that_has_passed_still_looks() {
     let (mut owner, _watch) = life::begin(State::Open);
     let (_notifier, mut waiter) = channel(&mut owner);
-    assert_eq!(waiter.wait(at_once(), |_| true), Waited::Ready);
+    assert_eq!(waiter.wait_space(at_once(), |_| true), Waited::Ready);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn the_end_of_a_stream_comes_before_its_space() {
         let (mut owner, _watch) = life::begin(State::Open);
         let (_notifier, mut waiter) = channel(&mut owner);
         owner.set(end);
-        assert_eq!(waiter.wait(None, |_| true), Waited::Ended(end));
+        assert_eq!(waiter.wait_space(None, |_| true), Waited::Ended(end));
     }
 }
 
@@ -45,8 +45,8 @@ fn a_peer_that_closed_can_still_be_written_to() {
     let (mut owner, _watch) = life::begin(State::Open);
     let (_notifier, mut waiter) = channel(&mut owner);
     owner.set(State::PeerClosed);
-    assert_eq!(waiter.wait(None, |_| true), Waited::Ready);
-    assert_eq!(waiter.wait(at_once(), |_| false), Waited::TimedOut);
+    assert_eq!(waiter.wait_space(None, |_| true), Waited::Ready);
+    assert_eq!(waiter.wait_space(at_once(), |_| false), Waited::TimedOut);
 }
 
 /// R1: each of the two places that space comes from wakes by itself.
@@ -57,7 +57,7 @@ fn either_advance_wakes_a_sleeping_writer() {
         let (mut notifier, mut waiter) = channel(&mut owner);
         notifier.sent(50);
         let app = std::thread::spawn(move || {
-            waiter.wait(not_for_ever(), |progress| progress == Progress { sent, acked })
+            waiter.wait_space(not_for_ever(), |progress| progress == Progress { sent, acked })
         });
         notifier.sent(sent);
         notifier.acked(acked);

@@ -1,4 +1,3 @@
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
@@ -132,53 +131,7 @@ fn a_ring_holds_something() {
     let _ = ring::<u32>(0);
 }
 
-/// Random operations do what a `VecDeque` and a list of staged items do, across the wrap of the indices.
 #[test]
 fn a_ring_is_a_bounded_queue() {
-    for seed in 0..400 {
-        let mut random = Random::new(seed);
-        let capacity = 1 + random.below(9) as usize;
-        let start = usize::MAX - random.below(40) as usize;
-        let (mut producer, mut consumer) = ring_from(capacity, start);
-        let (mut shown, mut staged) = (VecDeque::new(), Vec::new());
-        for item in 0..500_u64 {
-            let room = capacity - shown.len() - staged.len();
-            match random.below(8) {
-                0 | 1 => {
-                    let expected = if room > 0 { Ok(()) } else { Err(item) };
-                    assert_eq!(producer.push(item), expected);
-                    if room > 0 {
-                        shown.extend(staged.drain(..));
-                        shown.push_back(item);
-                    }
-                }
-                2 => {
-                    let expected = if room > 0 { Ok(()) } else { Err(item) };
-                    assert_eq!(producer.stage(item), expected);
-                    if room > 0 {
-                        staged.push(item);
-                    }
-                }
-                3 => {
-                    producer.publish();
-                    shown.extend(staged.drain(..));
-                }
-                4 => {
-                    let count = random.below(6) as usize;
-                    assert_eq!(producer.push_batch((0..count).map(|n| n as u64)), count.min(room));
-                    shown.extend(staged.drain(..));
-                    shown.extend((0..count.min(room)).map(|n| n as u64));
-                }
-                5 => {
-                    let most = random.below(6) as usize;
-                    let mut taken = Vec::new();
-                    consumer.pop_batch(most, |item| taken.push(item));
-                    assert_eq!(taken, shown.drain(..most.min(shown.len())).collect::<Vec<_>>());
-                }
-                6 => assert_eq!((consumer.len(), producer.room()), (shown.len(), room)),
-                _ => assert_eq!(consumer.pop(), shown.pop_front()),
-            }
-            assert_eq!(producer.staged(), staged.len());
-        }
-    }
+    (0..400).for_each(|seed| oracle::spsc(seed, 500));
 }

@@ -11,12 +11,12 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use xsend_shard::{Command, Handle, Opened, ReceivedBytes, StreamEnd};
+use xsend_signal::desk::Refused;
 use xsend_signal::life::State;
 use xsend_signal::ready::Mark;
-use xsend_signal::request::{self, Refused};
-use xsend_signal::{Waited, space};
+use xsend_signal::{Waited, answer, space};
 use xsend_tcp::Info;
-use xsend_xsk::{Frame, Tail};
+use xsend_xsk::Frame;
 
 use crate::drive::{Drive, Launched};
 use crate::error::{CloseError, StreamError};
@@ -31,8 +31,6 @@ pub struct Stream<D: Drive = Launched> {
     end: StreamEnd,
     handle: Handle,
     drive: D,
-    /// The right to append to the last frame pushed, if it is not full.
-    tail: Option<Tail>,
     /// Frames taken out of the ring of lent ones and not used yet, the next one last.
     spare: Vec<Frame>,
     /// The received bytes being read.
@@ -91,7 +89,6 @@ impl<D: Drive> Stream<D> {
             handle,
             bell: LastBell { mark, drive: drive.clone() },
             drive,
-            tail: None,
             reading: None,
             written: 0,
             read: 0,
@@ -162,8 +159,7 @@ impl<D: Drive> Stream<D> {
         self.check_writable()?;
         self.uncork_tail();
         self.end.filled.publish();
-        self.tail = None;
-        self.end.words.leave();
+        self.leave_tail();
         self.return_spare();
         self.shutdown = true;
         self.command(Command::Shutdown(self.end.id))
@@ -239,7 +235,7 @@ impl<D: Drive> Stream<D> {
 
     /// What the engine knows of the connection (windows, round-trip times, retransmissions), or `None` once it is over.
     pub fn info(&self) -> Option<Info> {
-        let (answer, mut pending) = request::slot();
+        let (answer, mut pending) = answer::slot();
         self.command(Command::Info(self.end.id, answer)).ok()?;
         self.drive.wait_answer(&mut pending, Some(Instant::now() + Duration::from_secs(1))).ok()
     }
@@ -262,6 +258,13 @@ impl<D: Drive> Stream<D> {
         }
     }
 
+    /// Appends no more to the last frame pushed.
+    #[inline]
+    fn leave_tail(&mut self) {
+        self.end.tail.leave();
+        self.end.words.leave();
+    }
+
     /// Frames that were taken and not used go back, as frames without bytes.
     fn return_spare(&mut self) {
         while let Some(frame) = self.spare.pop() {
@@ -278,8 +281,7 @@ impl<D: Drive> Drop for Stream<D> {
         if !self.shutdown {
             self.uncork_tail();
         }
-        self.tail = None;
-        self.end.words.leave();
+        self.leave_tail();
         self.return_spare();
         if let Some(bytes) = self.reading.take() {
             let _ = self.end.spent.push(bytes.frame);

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSliceMut, Read};
 
-use xsend_signal::tail::Word;
+use xsend_signal::tail::{Marks, Word};
 use xsend_wire::checksum::Sum;
 use xsend_xsk::Frame;
 
@@ -32,13 +32,9 @@ impl<D: Drive> Stream<D> {
         self.check_writable()?;
         let segment = self.end.smss as usize;
         let want = max.div_ceil(segment).min(MOST_FRAMES);
-        let mut fresh = want.saturating_sub(self.spare.len());
         let first = self.spare.len();
-        while fresh > 0 {
-            let Some(frame) = self.end.lent.pop() else { break };
-            self.spare.push(frame);
-            fresh -= 1;
-        }
+        let Self { end, spare, .. } = self;
+        end.lent.claim(want.saturating_sub(first), |frame| spare.push(frame));
         // The stack's end is used first: what was just taken stands in the order it came.
         self.spare[first..].reverse();
         let count = want.min(self.spare.len());
@@ -84,10 +80,11 @@ impl<D: Drive> Stream<D> {
 
     /// The open tail will not grow any more.
     fn seal_tail(&mut self) {
-        if self.tail.take().is_some()
-            && let Some(word) = self.end.words.published()
-        {
-            let _ = self.end.words.append(Word { sealed: true, more: false, ..word });
+        // Nothing will be written behind what the word says.
+        self.end.tail.leave();
+        if let Some(word) = self.end.words.published() {
+            let marks = word.marks.without(Marks::MORE) | Marks::SEALED;
+            let _ = self.end.words.append(Word { marks, ..word });
         }
     }
 }
@@ -148,7 +145,7 @@ impl<D: Drive> Stream<D> {
             self.hand_over(frame, len, sum, last && more == More::No);
         } else {
             // A last piece may still grow by a later write.
-            self.start_tail(frame, more, |_, _| (len, sum));
+            self.start_tail(frame, more, |_| (len, sum));
         }
     }
 }

@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 
 use xsend_signal::cork::Throttled;
-use xsend_signal::tail::Word;
+use xsend_signal::tail::{Marks, Word};
 use xsend_wire::checksum::{Sum, copy_and_sum};
-use xsend_xsk::Frame;
+use xsend_xsk::{Frame, Tail};
 
 use crate::drive::Drive;
 use crate::error::StreamError;
 use crate::stream::Stream;
+use crate::stream::reserve::MOST_FRAMES;
 
 /// Whether the caller has announced that more bytes follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,10 +57,8 @@ impl<D: Drive> Stream<D> {
     }
 
     pub(super) fn tail_room(&self) -> usize {
-        match (&self.tail, self.end.words.published()) {
-            (Some(tail), Some(word)) => tail.capacity() as usize - usize::from(word.len),
-            _ => 0,
-        }
+        let published = self.end.words.published().map_or(u32::MAX, |word| word.len.into());
+        self.end.tail.capacity().saturating_sub(published) as usize
     }
 
     fn write_some(&mut self, bytes: &[u8], more: More) -> Result<usize, StreamError> {
@@ -71,8 +70,8 @@ impl<D: Drive> Stream<D> {
         let grown = done;
         let segment = self.end.smss as usize;
         while done < bytes.len() {
-            let Some(frame) = self.take_frame() else { break };
             let rest = &bytes[done..];
+            let Some(frame) = self.take_frame(rest.len().div_ceil(segment)) else { break };
             if rest.len() < segment {
                 self.open_tail(frame, rest, more);
                 done = bytes.len();
@@ -92,31 +91,34 @@ impl<D: Drive> Stream<D> {
         Ok(done)
     }
 
+    /// A frame to fill, when `need` of them will be used at once: they are claimed together, each claim being a compare-and-swap.
     #[inline]
-    pub(super) fn take_frame(&mut self) -> Option<Frame> {
-        self.spare.pop().or_else(|| self.end.lent.pop())
+    pub(super) fn take_frame(&mut self, need: usize) -> Option<Frame> {
+        if self.spare.is_empty() {
+            let Self { end, spare, .. } = self;
+            end.lent.claim(need.min(MOST_FRAMES), |frame| spare.push(frame));
+        }
+        self.spare.pop()
     }
 
     /// Appends to the open tail what fits. Nothing, when the shard has sealed it meanwhile: then the bytes belong into the next frame.
     fn append(&mut self, bytes: &[u8], more: More) -> usize {
         let room = self.tail_room();
-        let (Some(tail), Some(word)) = (&mut self.tail, self.end.words.published()) else { return 0 };
+        let Some(word) = self.end.words.published() else { return 0 };
         let take = bytes.len().min(room);
-        let sum = tail.write_at(&self.end.umem, u32::from(word.len), &bytes[..take], copy_and_sum);
+        let sum = self.end.tail.write_at(u32::from(word.len), &bytes[..take], copy_and_sum);
         let sum = Sum::from_raw(word.sum).add_at(usize::from(word.len), sum);
         let len = word.len + take as u16;
         let full = usize::from(len) == self.end.smss as usize;
         let ends = take == bytes.len() && more == More::No;
-        let next =
-            Word { len, sealed: full, more: more == More::Follows && !full, push: ends, sum: sum.to_raw() };
-        if self.end.words.append(next).is_err() {
-            self.tail = None;
-            return 0;
+        let marks = Marks::SEALED.when(full)
+            | Marks::MORE.when(more == More::Follows && !full)
+            | Marks::PUSH.when(ends);
+        let appended = self.end.words.append(Word { len, marks, sum: sum.to_raw() });
+        if full || appended.is_err() {
+            self.end.tail.leave();
         }
-        if full {
-            self.tail = None;
-        }
-        take
+        if appended.is_ok() { take } else { 0 }
     }
 
     /// A whole segment: nobody else knows the frame yet, so that no compare-and-swap is needed.
@@ -128,8 +130,8 @@ impl<D: Drive> Stream<D> {
 
     /// A frame that will not grow any more goes to the shard.
     pub(super) fn hand_over(&mut self, frame: Frame, len: usize, sum: Sum, push: bool) {
-        self.tail = None;
-        let word = Word { len: len as u16, sealed: true, more: false, push, sum: sum.to_raw() };
+        self.end.tail.leave();
+        let word = Word { len: len as u16, marks: Marks::SEALED | Marks::PUSH.when(push), sum: sum.to_raw() };
         self.end.words.fill(frame.index(), word);
         // There is room: the ring holds as many frames as a stream can own.
         let _ = self.end.filled.stage(frame);
@@ -137,38 +139,30 @@ impl<D: Drive> Stream<D> {
 
     /// A segment that is not full: it goes to the shard, and may grow until it is sealed.
     fn open_tail(&mut self, frame: Frame, bytes: &[u8], more: More) {
-        self.start_tail(frame, more, |tail, umem| (bytes.len(), tail.write_at(umem, 0, bytes, copy_and_sum)));
+        self.start_tail(frame, more, |tail| (bytes.len(), tail.write_at(0, bytes, copy_and_sum)));
     }
 
     pub(super) fn start_tail(
         &mut self,
         frame: Frame,
         more: More,
-        write: impl FnOnce(&mut xsend_xsk::Tail, &xsend_xsk::Umem) -> (usize, Sum),
+        write: impl FnOnce(&mut Tail) -> (usize, Sum),
     ) {
-        // The right to the last frame goes before the words say that its writer has left.
-        self.tail = None;
         let end = &mut self.end;
-        let (frame, mut tail) = end.umem.share_tail(frame, end.header_len, end.smss);
+        let frame = end.tail.open(frame, end.header_len, end.smss);
         end.words.open(frame.index());
-        let (len, sum) = write(&mut tail, &end.umem);
-        let word = Word {
-            len: len as u16,
-            sealed: false,
-            more: more == More::Follows,
-            push: more == More::No,
-            sum: sum.to_raw(),
-        };
+        let (len, sum) = write(&mut end.tail);
+        let marks = if more == More::Follows { Marks::MORE } else { Marks::PUSH };
+        let word = Word { len: len as u16, marks, sum: sum.to_raw() };
         // The shard has not seen the frame yet, so it cannot have sealed it.
         let _ = end.words.append(word);
         let _ = end.filled.stage(frame);
-        self.tail = Some(tail);
     }
 
     /// The end of a write: what is filled becomes the shard's, and it is told, unless the write only made the tail grow and a
     /// completion is sure to come (autocork, rule R2).
     pub(super) fn push(&mut self, only_grew: bool, more: More) {
-        let only_tail = self.end.filled.staged() <= 1 && self.tail.is_some();
+        let only_tail = self.end.filled.staged() <= 1 && self.end.tail.index().is_some();
         self.end.filled.publish();
         if more == More::Follows && only_grew {
             return;
@@ -195,9 +189,12 @@ impl<D: Drive> Stream<D> {
     /// Takes "more follows" and the cork off the open tail.
     pub(super) fn uncork_tail(&mut self) {
         self.end.cork.uncork();
-        let Some(word) = self.end.words.published().filter(|word| word.more) else { return };
-        if self.end.words.append(Word { more: false, push: true, ..word }).is_err() {
-            self.tail = None;
+        let Some(word) = self.end.words.published().filter(|word| word.marks.has(Marks::MORE)) else {
+            return;
+        };
+        let marks = word.marks.without(Marks::MORE) | Marks::PUSH;
+        if self.end.words.append(Word { marks, ..word }).is_err() {
+            self.end.tail.leave();
         }
     }
 

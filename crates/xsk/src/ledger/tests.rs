@@ -88,7 +88,8 @@ fn a_quarantined_frame_returns_only_if_its_completion_comes_after_all() {
 fn a_frame_released_while_its_tail_is_shared_comes_back_shared() {
     let (umem, mut tokens) = Umem::in_memory(1, 2048);
     let mut ledger = Ledger::new(&umem);
-    let (frame, tail) = umem.share_tail(tokens.remove(0), 66, 1448);
+    let mut tail = umem.tail();
+    let frame = tail.open(tokens.remove(0), 66, 1448);
     assert!(ledger.enter_ring(&frame));
     assert_eq!(ledger.release(frame), None);
     let Completion::Returned(frame) = ledger.complete(0) else { panic!("the token did not come back") };

@@ -2,7 +2,7 @@
 
 use super::{ObtainedMode, Socket};
 use crate::sys;
-use xsend_signal::store_load_fence;
+use xsend_signal::kick::{Wakeup, after_submit};
 
 /// What a [`Socket::kick`](crate::Socket::kick) came to. None of them is fatal by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,15 +115,10 @@ impl Socket {
         if !self.kicker.fresh && !due {
             return Kick::NotNeeded;
         }
-        if self.need_wakeup && !due {
-            // (P) The producer index was stored by `submit`; the flag is loaded now. Without the fence both
-            // this thread and the kernel could see the other's old value, and the frames would wait for the
-            // tail timer.
-            store_load_fence();
-            if !self.tx.needs_wakeup() {
-                self.kicker.settle(now_ns, waiting, false);
-                return Kick::NotNeeded;
-            }
+        // The producer index was stored by `submit`. A driver that misses it is what the tail timer is for.
+        if self.need_wakeup && !due && after_submit(|| self.tx.needs_wakeup()) == Wakeup::NotNeeded {
+            self.kicker.settle(now_ns, waiting, false);
+            return Kick::NotNeeded;
         }
         if !self.kicker.fresh {
             self.counters.tail_kicks += 1;

@@ -42,13 +42,15 @@ fn a_token_of_another_umem_is_refused() {
 #[test]
 fn the_tail_writes_where_the_payload_is_read() {
     let (umem, mut tokens) = Umem::in_memory(1, 2048);
-    let (frame, mut tail) = umem.share_tail(tokens.remove(0), 66, 1448);
-    assert_eq!((tail.index(), tail.capacity()), (0, 1448));
-    let copied = tail.write_at(&umem, 0, b"hello", |to, from| {
+    let mut tail = umem.tail();
+    assert_eq!((tail.index(), tail.capacity()), (None, 0));
+    let frame = tail.open(tokens.remove(0), 66, 1448);
+    assert_eq!((tail.index(), tail.capacity()), (Some(0), 1448));
+    let copied = tail.write_at(0, b"hello", |to, from| {
         to.copy_from_slice(from);
         from.len()
     });
-    tail.room_mut(&umem, 5, 6).copy_from_slice(b" world");
+    tail.room_mut(5, 6).copy_from_slice(b" world");
     assert_eq!((copied, umem.payload(&frame, 66, 0..11)), (5, b"hello world".as_slice()));
 }
 
@@ -56,15 +58,37 @@ fn the_tail_writes_where_the_payload_is_read() {
 #[should_panic(expected = "do not fit")]
 fn a_tail_does_not_grow_past_its_capacity() {
     let (umem, mut tokens) = Umem::in_memory(1, 2048);
-    let (_frame, mut tail) = umem.share_tail(tokens.remove(0), 66, 100);
-    tail.room_mut(&umem, 90, 11);
+    let mut tail = umem.tail();
+    let _frame = tail.open(tokens.remove(0), 66, 100);
+    tail.room_mut(90, 11);
+}
+
+#[test]
+#[should_panic(expected = "without a frame")]
+fn a_tail_that_left_its_frame_writes_nothing() {
+    let (umem, mut tokens) = Umem::in_memory(1, 2048);
+    let mut tail = umem.tail();
+    let _frame = tail.open(tokens.remove(0), 66, 100);
+    tail.leave();
+    tail.room_mut(0, 1);
+}
+
+#[test]
+fn opening_the_next_frame_leaves_the_last() {
+    let (umem, mut tokens) = Umem::in_memory(2, 2048);
+    let mut tail = umem.tail();
+    let first = tail.open(tokens.remove(0), 66, 100);
+    let first = umem.reclaim(first).unwrap_err();
+    let second = tail.open(tokens.remove(0), 66, 100);
+    assert!(umem.reclaim(first).is_ok());
+    assert!(umem.reclaim(second).is_err());
 }
 
 #[test]
 #[should_panic(expected = "tail is shared")]
 fn a_frame_is_not_rewritten_while_its_tail_is_shared() {
     let (umem, mut tokens) = Umem::in_memory(1, 2048);
-    let (mut frame, _tail) = umem.share_tail(tokens.remove(0), 66, 100);
+    let mut frame = umem.tail().open(tokens.remove(0), 66, 100);
     umem.payload_mut(&mut frame, 66);
 }
 
@@ -72,19 +96,14 @@ fn a_frame_is_not_rewritten_while_its_tail_is_shared() {
 fn a_frame_is_whole_again_once_its_tail_was_dropped() {
     let (umem, mut tokens) = Umem::in_memory(2, 2048);
     let frame = umem.reclaim(tokens.remove(0)).unwrap();
-    let (frame, tail) = umem.share_tail(frame, 66, 100);
+    let mut tail = umem.tail();
+    let frame = tail.open(frame, 66, 100);
     let frame = umem.reclaim(frame).unwrap_err();
     // The writer's side, on another thread, as in life.
-    std::thread::scope(|scope| {
-        let umem = &umem;
-        scope.spawn(move || {
-            let mut tail = tail;
-            tail.room_mut(umem, 0, 4).copy_from_slice(b"last");
-        });
-    });
+    std::thread::spawn(move || tail.room_mut(0, 4).copy_from_slice(b"last")).join().unwrap();
     let mut frame = umem.reclaim(frame).unwrap();
     assert_eq!(umem.payload_mut(&mut frame, 66)[..4], *b"last");
-    let (_frame, _tail) = umem.share_tail(frame, 54, 100);
+    let _frame = umem.tail().open(frame, 54, 100);
 }
 
 #[test]

@@ -1,124 +1,20 @@
-//! Commands for a shard, from any number of threads, and the answers.
+//! The answer to a command: one slot, filled once, and a sleep until it is.
 //!
-//! A command goes through a bounded queue into the shard's [`Desk`], and the bell is rung. A command that
-//! wants an answer carries an [`Answerer`], whose [`Pending`] half waits. Not the data path: a request
-//! allocates its slot.
-//!
-//! Nobody waits for an answer that cannot come. An answerer dropped without answering says so; a desk that is
-//! dropped, also by a panic, drops all that lies on it; and a caller whose command landed on a desk that was
-//! just being dropped finds out and clears it away itself. The last is store buffering: push, *then* look
-//! whether the desk is gone; mark it gone, *then* clear it.
+//! A command that wants an answer carries an [`Answerer`], whose [`Pending`] half waits. Not the data path:
+//! each slot is allocated. Nobody waits for an answer that cannot come: an answerer that is dropped without
+//! answering, by a shard's panic or with the [desk](crate::desk) it lay on, says so.
 //!
 //! | letter | where | order | pairs with |
 //! |---|---|---|---|
-//! | (A) | [`Caller::call`], between the push and GONE | `fence(SeqCst)` | (B) |
-//! | (B) | [`Desk`]'s drop, between GONE and clearing | `fence(SeqCst)` | (A) |
-//! | (C) | [`Answerer::answer`] | compare-and-swap `Release` | (D) |
-//! | (D) | [`Pending::wait`], before the answer is taken | load `Acquire` | (C) |
-//!
-//! The queue's own orders are crossbeam's (`ArrayQueue`); the bell's are in [`doorbell`](crate::doorbell),
-//! the sleep's in `wait.rs`.
+//! | (A) | [`Answerer::answer`] | compare-and-swap `Release` | (B) |
+//! | (B) | [`Pending::wait`], before the answer is taken | load `Acquire` | (A) |
+//! | wait (A) | [`Pending::wait`] | `fence(SeqCst)` | wait (B) |
+//! | wait (B) | [`Answerer::answer`], and its drop | `fence(SeqCst)` | wait (A) |
 
 use std::time::Instant;
 
-use crate::doorbell::Ringer;
-use crate::sync::{Arc, ArrayQueue, AtomicU32, CachePadded, Ordering, UnsafeCell, fence};
+use crate::sync::{Arc, AtomicU32, Ordering, UnsafeCell};
 use crate::wait::{self, Sleeper, Waker};
-
-/// The shard serves.
-const STAFFED: u32 = 0;
-/// The desk has been dropped.
-const DESK_GONE: u32 = 1;
-
-struct Office<C> {
-    queue: ArrayQueue<C>,
-    desk: CachePadded<AtomicU32>,
-}
-
-impl<C> Office<C> {
-    /// Drops every command that lies here. Their answerers say that no answer will come.
-    fn clear(&self) {
-        while self.queue.pop().is_some() {}
-    }
-}
-
-/// Why a command was not taken; it comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused<C> {
-    /// As many commands as the queue holds are waiting already.
-    Full(C),
-    /// The shard has ended.
-    ShardDead(C),
-}
-
-/// The application's half; every handle of the shard holds a clone.
-pub struct Caller<C: Send> {
-    office: Arc<Office<C>>,
-    bell: Ringer,
-}
-
-/// The shard's half.
-pub struct Desk<C: Send>(Arc<Office<C>>);
-
-/// A queue for at most `capacity` commands, whose arrivals ring `bell`.
-///
-/// # Panics
-/// When `capacity` is zero.
-pub fn channel<C: Send>(capacity: usize, bell: Ringer) -> (Caller<C>, Desk<C>) {
-    let office = Arc::new(Office {
-        queue: ArrayQueue::new(capacity),
-        desk: CachePadded::new(AtomicU32::new(STAFFED)),
-    });
-    (Caller { office: office.clone(), bell }, Desk(office))
-}
-
-impl<C: Send> Clone for Caller<C> {
-    fn clone(&self) -> Self {
-        Self { office: self.office.clone(), bell: self.bell.clone() }
-    }
-}
-
-impl<C: Send> Caller<C> {
-    /// Hands a command to the shard and rings.
-    ///
-    /// # Errors
-    /// [`Refused`], with the command, when the queue is full or the shard has ended. A shard that ends
-    /// after this returns drops the command.
-    pub fn call(&self, command: C) -> Result<(), Refused<C>> {
-        let Office { queue, desk } = &*self.office;
-        if desk.load(Ordering::Relaxed) == DESK_GONE {
-            return Err(Refused::ShardDead(command));
-        }
-        queue.push(command).map_err(Refused::Full)?;
-        fence(Ordering::SeqCst); // (A), pairs with (B)
-        if desk.load(Ordering::Relaxed) == DESK_GONE {
-            self.office.clear();
-            return Ok(());
-        }
-        self.bell.ring();
-        Ok(())
-    }
-}
-
-impl<C: Send> Desk<C> {
-    /// The oldest command.
-    pub fn take(&mut self) -> Option<C> {
-        self.0.queue.pop()
-    }
-
-    /// Whether no command waits: part of the shard's last look before it sleeps.
-    pub fn is_empty(&self) -> bool {
-        self.0.queue.is_empty()
-    }
-}
-
-impl<C: Send> Drop for Desk<C> {
-    fn drop(&mut self) {
-        self.0.desk.store(DESK_GONE, Ordering::Relaxed);
-        fence(Ordering::SeqCst); // (B), pairs with (A)
-        self.0.clear();
-    }
-}
 
 /// No answer yet.
 const EMPTY: u32 = 0;
@@ -181,7 +77,7 @@ impl<A: Send> Answerer<A> {
         let Slot { state, answer: cell } = &*self.slot;
         // SAFETY: EMPTY or ABANDONED, as only we leave EMPTY otherwise: either way the cell is ours.
         cell.with_mut(|cell| unsafe { *cell = Some(answer) });
-        // (C), pairs with (D). An asker that went before this never touched the cell: nothing to acquire from
+        // (A), pairs with (B). An asker that went before this never touched the cell: nothing to acquire from
         // it.
         match state.compare_exchange(EMPTY, ANSWERED, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => {
@@ -230,7 +126,7 @@ impl<A: Send> Pending<A> {
 }
 
 fn look<A>(slot: &Slot<A>) -> Option<Result<A, NoAnswer>> {
-    // (D), pairs with (C)
+    // (B), pairs with (A)
     match slot.state.load(Ordering::Acquire) {
         ANSWERED => {
             // SAFETY: once ANSWERED the cell is the asker's, whose only half calls this.

@@ -1,6 +1,7 @@
 use super::*;
+use crate::answer::{Answerer, NoAnswer, slot};
+use crate::desk::{Caller, Desk, Refused, channel};
 use crate::doorbell::{self, Bell, Park};
-use crate::request::{Answerer, Caller, Desk, NoAnswer, Refused, channel, slot};
 
 fn desk<C: Send>(capacity: usize) -> (Caller<C>, Desk<C>, Bell, Wakes) {
     let wakes = Wakes::default();
@@ -22,35 +23,6 @@ fn commands_come_in_order_and_ring() {
 }
 
 #[test]
-fn an_answer_is_taken_once() {
-    let (answerer, mut pending) = slot();
-    assert_eq!(pending.try_take(), None);
-    assert_eq!(pending.wait(at_once()), Err(NoAnswer::TimedOut));
-    assert_eq!(answerer.answer("yes"), Ok(()));
-    assert_eq!(pending.wait(None), Ok("yes"));
-    assert_eq!(pending.wait(None), Err(NoAnswer::Taken));
-}
-
-#[test]
-fn an_answer_nobody_wants_comes_back() {
-    let (answerer, pending) = slot();
-    assert!(!answerer.is_abandoned());
-    drop(pending);
-    assert!(answerer.is_abandoned());
-    assert_eq!(answerer.answer("a stream that must be closed"), Err("a stream that must be closed"));
-}
-
-#[test]
-fn an_answer_that_nobody_takes_is_dropped_once() {
-    let drops = Drops::default();
-    let (answerer, pending) = slot();
-    assert!(answerer.answer(drops.value()).is_ok());
-    assert_eq!(drops.get(), 0);
-    drop(pending);
-    assert_eq!(drops.get(), 1);
-}
-
-#[test]
 fn a_shard_that_ends_ends_the_wait_of_every_asker() {
     let (caller, mut shard, _bell, _) = desk::<Answerer<u32>>(4);
     let (lying, mut first) = slot();
@@ -65,4 +37,12 @@ fn a_shard_that_ends_ends_the_wait_of_every_asker() {
     assert_eq!(second.wait(not_for_ever()), Err(NoAnswer::ShardDead));
     let (late, _pending) = slot();
     assert!(matches!(caller.call(late), Err(Refused::ShardDead(_))));
+}
+
+#[test]
+fn a_desk_is_a_bounded_queue() {
+    for seed in 0..100 {
+        let (ringer, _bell) = doorbell::channel(Box::new(Wakes::default()));
+        oracle::desk(seed, 300, ringer);
+    }
 }
