@@ -26,6 +26,10 @@ pub struct Config {
     pub ring_share_bytes: u32,
     /// A frame that the driver has not given back for this long is replaced by a copy and set aside.
     pub completion_bound: Duration,
+    /// A stream whose writer has filled nothing for this long gives back the frames it was lent above its floor.
+    pub idle_bound: Duration,
+    /// The same while another stream finds none.
+    pub idle_bound_pressed: Duration,
     /// How often the housekeeper is asked for changes of the path (neighbour, link).
     pub housekeeping_interval: Duration,
     /// Whether TCP checksums holding only the pseudo-header's sum are accepted (virtual devices only).
@@ -43,6 +47,8 @@ impl Default for Config {
             notsent_lowat_bytes: 256 * 1024,
             ring_share_bytes: 256 * 1024,
             completion_bound: Duration::from_secs(1),
+            idle_bound: Duration::from_secs(1),
+            idle_bound_pressed: Duration::from_millis(10),
             housekeeping_interval: Duration::from_secs(1),
             accept_partial_checksums: false,
         }
@@ -110,6 +116,8 @@ pub struct Stats {
     pub cold_copies: u64,
     /// Control segments that found no frame and were left to a timer.
     pub control_starved: u64,
+    /// Frames taken back from streams that idled.
+    pub taken_back: u64,
     /// Turns of the loop.
     pub turns: u64,
 }

@@ -1,5 +1,7 @@
 //! One flow on its shard: the engine's connection, its headers, and the shard's half of the stream.
 
+use core::time::Duration;
+
 use xsend_signal::answer::Answerer;
 use xsend_signal::cork::{Audit, Completion};
 use xsend_signal::life::State;
@@ -54,6 +56,8 @@ pub(crate) struct Flow {
     pub(crate) queued: usize,
     /// How many frames to keep lent; grows while the writer uses them up.
     lend_target: usize,
+    /// When its writer last filled a frame.
+    pub(crate) filled_at: Instant,
     /// Frames that hold received bytes.
     pub(crate) received: usize,
     received_bytes: u64,
@@ -111,6 +115,7 @@ impl Flow {
             lent: 0,
             queued: 0,
             lend_target: FIRST_LENT,
+            filled_at: Instant::ZERO,
             received: 0,
             received_bytes: 0,
             consumed_bytes: 0,
@@ -351,7 +356,11 @@ impl Flow {
         let target = self.lend_target.min(below_lowat).min(share.max(config.floor_frames));
         let bound = config.stream_frames.saturating_sub(self.queued);
         // Frames of received bytes do not count against the floor: a peer must not be able to keep a writer from its own.
-        while self.lent < target.min(bound) && port.free() > config.kept(self.lent + self.queued) {
+        while self.lent < target.min(bound) {
+            if port.free() <= config.kept(self.lent + self.queued) {
+                port.pressed = Some(self.id);
+                break;
+            }
             let Some(frame) = port.take() else { break };
             if let Err(frame) = end.lent.stage(frame) {
                 port.give_back(frame);
@@ -360,6 +369,29 @@ impl Flow {
             self.lent += 1;
         }
         end.lent.publish();
+    }
+
+    /// The other half of autotuning: a writer that has filled nothing for `idle` gives back what it was lent above its floor. Its next
+    /// write finds the floor, and is lent more as it uses that up.
+    pub(crate) fn take_back_if_idle<D: Device>(
+        &mut self,
+        port: &mut Port<D>,
+        config: &Config,
+        idle: Duration,
+        now: Instant,
+    ) -> usize {
+        let Holder::Open(end) = &mut self.holder else { return 0 };
+        if now.saturating_since(self.filled_at) < idle {
+            return 0;
+        }
+        let back =
+            end.lent.take_back(self.lent.saturating_sub(config.floor_frames), |frame| port.give_back(frame));
+        if back > 0 {
+            self.lent -= back;
+            self.lend_target = FIRST_LENT;
+            port.stats.taken_back += back as u64;
+        }
+        back
     }
 
     /// Rule R1: positions are published and a waiting writer is woken when `snd_una` advances *and* when `snd_nxt` does, whichever

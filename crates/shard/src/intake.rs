@@ -107,6 +107,7 @@ pub(crate) fn take_filled<D: Device>(flow: &mut Flow, port: &mut Port<D>, now: I
         let Holder::Open(end) = &mut flow.holder else { return };
         let Some(frame) = end.filled.pop() else { return };
         flow.lent -= 1;
+        flow.filled_at = now;
         let word = port.tails.read(frame.index());
         let sealed = word.marks.has(Marks::SEALED);
         if sealed && word.len == 0 {

@@ -60,6 +60,8 @@ pub(crate) struct Port<D> {
     pub(crate) stats: Stats,
     pub(crate) tap: Option<Box<dyn Tap>>,
     staged: usize,
+    /// A flow that was to be lent a frame in this turn, and found only those that are kept for others.
+    pub(crate) pressed: Option<FlowId>,
 }
 
 /// The engine's question whether a segment may be sent again yet.
@@ -88,6 +90,7 @@ impl<D: Device> Port<D> {
             stats: Stats::default(),
             tap,
             staged: 0,
+            pressed: None,
         };
         port.top_up();
         port

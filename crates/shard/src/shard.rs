@@ -23,6 +23,9 @@ use crate::table::{FlowId, Table};
 /// Commands that may wait at a shard's desk.
 const DESK: usize = 256;
 
+/// Flows that a turn asks for frames they do not use, when another found none.
+const LOOKS_FOR_RELIEF: u32 = 16;
+
 /// The longest sleep while frames are in the TX ring: `poll` on an AF_XDP socket does not report completions.
 const LONGEST_SLEEP_IN_FLIGHT: Duration = Duration::from_millis(1);
 /// The longest sleep at all, so that no lost event of any kind can stop a shard.
@@ -110,6 +113,8 @@ pub struct Shard<D: Device> {
     pub(crate) worked: bool,
     pub(crate) housekeepers: Vec<Box<dyn Housekeeper>>,
     next_housekeeping: Instant,
+    /// The slot of the flow that was last asked for frames it does not use.
+    relief_at: u32,
     /// When to end at the latest, once that was asked for.
     pub(crate) stop_by: Option<Instant>,
 }
@@ -139,6 +144,7 @@ impl<D: Device> Shard<D> {
             worked: false,
             housekeepers: Vec::new(),
             next_housekeeping: Instant::ZERO,
+            relief_at: 0,
             stop_by: None,
         };
         (shard, Handle { caller, ringer })
@@ -196,11 +202,15 @@ impl<D: Device> Shard<D> {
         }
         if now >= self.next_housekeeping {
             self.next_housekeeping = now + self.config.housekeeping_interval;
-            self.keep_house();
+            self.keep_house(now);
         }
     }
 
-    fn keep_house(&mut self) {
+    fn keep_house(&mut self, now: Instant) {
+        let Self { flows, port, config, .. } = self;
+        flows.for_each_mut(|flow| {
+            flow.take_back_if_idle(port, config, config.idle_bound, now);
+        });
         for housekeeper in &mut self.housekeepers {
             let Some(Change::NextHopMoved { from, to }) = housekeeper.poll() else { continue };
             self.flows.for_each_mut(|flow| {
@@ -233,11 +243,27 @@ impl<D: Device> Shard<D> {
             }
         }
         self.touched = touched;
+        self.relieve(now);
         self.port.look_into_limbo();
         self.port.top_up();
         self.port.stats.turns += 1;
         debug_assert!(!self.port.stats.turns.is_multiple_of(64) || self.books_balance());
         if self.worked { Progress::Worked } else { Progress::Idle }
+    }
+
+    /// A stream found no frame to be lent: a few others, in rotation, are asked for what they do not use.
+    fn relieve(&mut self, now: Instant) {
+        let Some(pressed) = self.port.pressed.take() else { return };
+        let mut relieved = 0;
+        for _ in 0..self.flows.slots().min(LOOKS_FOR_RELIEF) {
+            self.relief_at = (self.relief_at + 1) % self.flows.slots();
+            let Self { port, flows, config, .. } = self;
+            let Some(flow) = flows.id_at(self.relief_at).and_then(|id| flows.get_mut(id)) else { continue };
+            relieved += flow.take_back_if_idle(port, config, config.idle_bound_pressed, now);
+        }
+        if relieved > 0 {
+            self.touch(pressed);
+        }
     }
 
     /// The most frames one stream may be lent, so that the first to come does not take them all.

@@ -66,6 +66,11 @@ impl<T> Table<T> {
         id
     }
 
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// The flow that is in this slot now.
     pub(crate) fn id_at(&self, slot: u32) -> Option<FlowId> {
         let place = self.slots.get(slot as usize)?;

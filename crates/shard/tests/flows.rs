@@ -221,6 +221,43 @@ fn a_frame_sealed_by_the_shard_is_not_lent_while_its_writer_holds_the_tail() {
     assert!(world.balanced());
 }
 
+/// Claims everything that was lent and not taken back, and says how much it was.
+fn claimable(stream: &mut xsend_shard::StreamEnd) -> usize {
+    let mut frames = Vec::new();
+    stream.lent.claim(usize::MAX, |frame| frames.push(frame))
+}
+
+#[test]
+fn a_stream_that_idles_gives_back_what_it_was_lent_above_its_floor() {
+    let mut world = world();
+    let opened = world.connect();
+    let (mut stream, mark) = (opened.stream, opened.mark);
+    // A writer that uses up what it is lent is lent more.
+    for _ in 0..20 {
+        while write_full(&mut stream, &pattern(1460)) {}
+        mark.mark();
+        world.pass(Duration::from_millis(5));
+    }
+    let data_frames = world.peer().received.len() / 1460;
+    world.pass(Duration::from_millis(500));
+    assert_eq!(world.shard.stats().taken_back, 0, "half a second is no idling");
+    world.pass(Duration::from_secs(3));
+    let back = world.shard.stats().taken_back as usize;
+    assert!(back >= 64, "{back} frames came back");
+    assert!(world.balanced());
+    // The floor is still there, and the next burst is lent what it needs.
+    assert!(write_full(&mut stream, &pattern(1460)));
+    for _ in 0..20 {
+        while write_full(&mut stream, &pattern(1460)) {}
+        mark.mark();
+        world.pass(Duration::from_millis(5));
+    }
+    assert!(world.peer().received.len() / 1460 > data_frames + 64);
+    assert_eq!(world.shard.stats().taken_back as usize, back, "a writer that is at it keeps its frames");
+    world.pass(Duration::from_secs(3));
+    assert_eq!(claimable(&mut stream), config().floor_frames);
+}
+
 #[test]
 fn the_peers_bytes_reach_the_reader_and_their_frames_come_back() {
     let mut world = world();
