@@ -60,6 +60,15 @@ impl Ledger {
         true
     }
 
+    /// Undoes [`enter_ring`](Self::enter_ring) for a frame that the kernel was not told of and whose token is
+    /// still out; no other frame changes.
+    pub(crate) fn retract(&mut self, index: u32) {
+        if let Some(state) = self.states.get_mut(index as usize).filter(|state| **state == HELD | IN_RING) {
+            *state = HELD;
+            self.in_ring -= 1;
+        }
+    }
+
     /// Whether the transmit ring borrows `frame`.
     #[inline]
     pub fn in_ring(&self, frame: &Frame) -> bool {

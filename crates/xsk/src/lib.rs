@@ -24,6 +24,10 @@
 //!   | kernel's XDP | Ethernet..TCP header | payload                            |
 //! ```
 //!
+//! A packet that does not fit goes as a chain of frames ([`Socket::push_chain`]): the first as above, its
+//! payload going on at byte 256 of each further one. Received packets come in chunks likewise
+//! ([`Received::more`]).
+//!
 //! Nothing on the data path makes a system call, takes a lock or allocates for a single frame:
 //! [`Socket::submit`], [`Socket::reap`] and [`Socket::receive`] work in batches, and [`Socket::kick`] is the
 //! one place that enters the kernel.
@@ -44,7 +48,7 @@ pub use config::{Mode, SocketConfig};
 pub use error::OpenError;
 pub use frame::Frame;
 pub use ledger::{Books, Completion, Ledger};
-pub use socket::{Counters, Facts, Kick, ObtainedMode, Push, Received, Socket, Statistics};
+pub use socket::{COPY_CHAIN, Counters, Facts, Kick, ObtainedMode, Push, Received, Socket, Statistics};
 pub use tail::Tail;
 pub use umem::{PACKET_OFFSET, Umem};
 pub use wake::{Wake, WakeFd};

@@ -38,3 +38,18 @@ pub fn attach_xdp(program: BorrowedFd<'_>, ifindex: u32, native: bool) -> io::Re
     // SAFETY: the call has just made this descriptor for us, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
+
+/// Frames that one packet may span in zero-copy mode on interface number `ifindex` of the calling thread's
+/// network namespace, as its driver tells the kernel (`xdp-zc-max-segs` of the netdev netlink family).
+///
+/// `None` when the driver has no zero-copy, or the kernel does not say (before Linux 6.6).
+pub fn zero_copy_segments(ifindex: u32) -> Option<u32> {
+    let ifindex = i32::try_from(ifindex).ok()?;
+    // SAFETY: the structure is plain data (integers), for which zeroes are valid and what the library wants
+    // in the fields it fills in.
+    let mut options: libbpf_sys::bpf_xdp_query_opts = unsafe { core::mem::zeroed() };
+    options.sz = size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t;
+    // SAFETY: `options` outlives the call, which writes to it no more than the size in `sz`.
+    let failed = unsafe { libbpf_sys::bpf_xdp_query(ifindex, 0, &mut options) };
+    (failed == 0 && options.xdp_zc_max_segs > 0).then_some(options.xdp_zc_max_segs)
+}

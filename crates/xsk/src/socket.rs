@@ -1,5 +1,6 @@
 //! One queue's AF_XDP socket: its four rings and what happens on them.
 
+mod chain;
 mod kick;
 mod open;
 
@@ -18,6 +19,7 @@ use crate::umem::Umem;
 use crate::wake::{self, Wake};
 use xsend_signal::kick::{Wakeup, after_submit};
 
+pub use chain::COPY_CHAIN;
 pub use kick::Kick;
 use kick::Kicker;
 
@@ -56,6 +58,9 @@ pub struct Facts {
     pub zero_copy_refusal: Option<i32>,
     /// Whether packets may span several chunks (`XDP_USE_SG`).
     pub multi_buffer: bool,
+    /// Frames that one packet may span: 1 without multi-buffer, [`COPY_CHAIN`] in copy mode, in zero-copy what
+    /// the driver says, and never more than the transmit ring has entries.
+    pub max_chain: u32,
     /// Send buffer in bytes as the kernel counts it (twice what one asks for).
     pub sndbuf: u32,
     /// Frames a kick may send in copy mode; 32 when the kernel cannot be told.
@@ -74,11 +79,18 @@ pub enum Push {
     Staged,
     /// There is no room in the rings: reap, kick, try again.
     Full,
-    /// The ring still borrows the frame from an earlier push.
+    /// The ring still borrows the frame (or one of the chain's) from an earlier push.
     InRing,
+    /// The chain has more frames than [`Facts::max_chain`]. Nothing was staged, and no waiting will help: the
+    /// packet has to be smaller.
+    TooLong,
 }
 
 /// A received frame: `len` bytes at `offset` from the chunk's start, for [`Umem::received`].
+///
+/// A packet that does not fit in one chunk comes as several, one behind the other and never mixed with those
+/// of another packet of this queue; all but the last have `more` set. The kernel hands over a packet with all
+/// its chunks or not at all.
 #[derive(Debug)]
 #[must_use = "the frame would be lost"]
 pub struct Received {
@@ -88,7 +100,7 @@ pub struct Received {
     pub offset: u32,
     /// The packet's bytes in this chunk.
     pub len: u32,
-    /// The packet continues in the next frame received.
+    /// The packet continues in the next frame received from this queue, by the next call at the latest.
     pub more: bool,
 }
 
@@ -238,6 +250,12 @@ impl Socket {
     /// When `len` is 0 or exceeds [`Umem::packet_room`].
     #[inline]
     pub fn push(&mut self, frame: &Frame, len: u32) -> Push {
+        self.stage(frame, len, 0)
+    }
+
+    /// Stages one descriptor with these options.
+    #[inline]
+    fn stage(&mut self, frame: &Frame, len: u32, options: u32) -> Push {
         assert!(len > 0 && len <= self.umem.packet_room(), "a packet of {len} bytes in one chunk");
         if self.room == 0 && self.tx_room() == 0 {
             return Push::Full;
@@ -250,6 +268,7 @@ impl Socket {
         // to set a length: the slice it makes of the frame for that is dropped without a byte read or
         // written, so whoever else has the frame is not disturbed.
         unsafe { self.registered.data_mut(&mut desc) }.cursor().set_pos(len as usize);
+        desc.set_options(options);
         self.kicker.note(self.staged.len() as u32, frame.index());
         self.staged.push(desc);
         self.room -= 1;

@@ -37,6 +37,20 @@ fn a_frame_released_in_the_ring_comes_back_with_its_completion_and_not_before() 
 }
 
 #[test]
+fn a_frame_that_was_not_sent_after_all_is_in_the_ring_no_more() {
+    let (mut ledger, tokens) = setup(3);
+    assert!(ledger.enter_ring(&tokens[0]) && ledger.enter_ring(&tokens[1]));
+    ledger.retract(0);
+    assert!(!ledger.in_ring(&tokens[0]) && ledger.in_ring(&tokens[1]));
+    assert_eq!(ledger.in_flight(), 1);
+    for no_change in [0, 2, 9] {
+        ledger.retract(no_change);
+        assert_eq!(ledger.in_flight(), 1);
+    }
+    assert!(ledger.enter_ring(&tokens[0]));
+}
+
+#[test]
 fn completions_nobody_waits_for_are_unknown_and_change_nothing() {
     let (mut ledger, tokens) = setup(2);
     assert!(ledger.enter_ring(&tokens[0]));

@@ -14,12 +14,14 @@ use xsk_rs::config::{
 };
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
+use super::chain;
 use super::kick::Kicker;
 use super::{BATCH, Counters, Facts, ObtainedMode, Sizes, Socket};
 use crate::config::{Mode, SocketConfig};
 use crate::error::OpenError;
 use crate::frame::Frame;
 use crate::ledger::Ledger;
+use crate::link;
 use crate::privilege::Capability;
 use crate::sys;
 use crate::umem::{LARGEST_CHUNK, PACKET_OFFSET, SMALLEST_CHUNK, Umem};
@@ -326,12 +328,16 @@ fn settle_options(
     let sndbuf = sys::get_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)
         .map_err(|error| refused(config, "SO_SNDBUF", error))?;
     let zero_copy = flags & sys::XDP_OPTIONS_ZEROCOPY != 0;
+    let mode = if zero_copy { ObtainedMode::ZeroCopy } else { ObtainedMode::Copy };
+    let segments = || link::zero_copy_segments(link::interface_index(&config.interface)?);
+    let segments = if zero_copy { segments() } else { None };
     Ok(Facts {
         interface: config.interface.clone(),
         queue: config.queue,
-        mode: if zero_copy { ObtainedMode::ZeroCopy } else { ObtainedMode::Copy },
+        mode,
         zero_copy_refusal: bound.zero_copy_refusal,
         multi_buffer: bound.multi_buffer,
+        max_chain: chain::longest(mode, bound.multi_buffer, segments, config.tx_ring),
         sndbuf,
         tx_budget,
         frames: frames.get(),
