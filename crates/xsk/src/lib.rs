@@ -17,6 +17,9 @@
 //!                              released while in the ring
 //! ```
 //!
+//! A thread that owns several queues of an interface opens them as [`Queues`]: one UMEM, and thus one pool of
+//! frames, for all of them.
+//!
 //! # Memory of one chunk
 //!
 //! ```text
@@ -38,6 +41,7 @@ mod frame;
 mod ledger;
 pub mod link;
 pub mod privilege;
+mod queues;
 mod socket;
 mod sys;
 mod tail;
@@ -48,6 +52,7 @@ pub use config::{Mode, SocketConfig};
 pub use error::OpenError;
 pub use frame::Frame;
 pub use ledger::{Books, Completion, Ledger};
+pub use queues::Queues;
 pub use socket::{COPY_CHAIN, Counters, Facts, Kick, ObtainedMode, Push, Received, Socket, Statistics};
 pub use tail::Tail;
 pub use umem::{PACKET_OFFSET, Umem};

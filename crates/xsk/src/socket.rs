@@ -2,11 +2,12 @@
 
 mod chain;
 mod kick;
-mod open;
+pub(crate) mod open;
 
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
@@ -100,7 +101,7 @@ pub struct Received {
     pub offset: u32,
     /// The packet's bytes in this chunk.
     pub len: u32,
-    /// The packet continues in the next frame received from this queue, by the next call at the latest.
+    /// The packet continues in the next frame received from this queue, which may take another call.
     pub more: bool,
 }
 
@@ -163,7 +164,7 @@ struct Sizes {
 pub struct Socket {
     ledger: Ledger,
     /// One descriptor a frame, as xsk-rs made it: its address cannot be set from outside.
-    table: Box<[FrameDesc]>,
+    table: Arc<[FrameDesc]>,
     /// Pushed, not yet submitted. Never more than the transmit ring has entries: allocated once.
     staged: Vec<FrameDesc>,
     /// Refilled, not yet given to the kernel. Never more than [`BATCH`]: allocated once.
@@ -183,8 +184,9 @@ pub struct Socket {
     facts: Facts,
     umem: Umem,
     registered: xsk_rs::Umem,
-    /// Declared after the queues: closes the descriptor once they are gone.
-    _release: open::Release,
+    /// Declared after the queues: closes the descriptor once they are gone. `None` when that is for somebody
+    /// else to do.
+    _release: Option<open::Release>,
 }
 
 impl Socket {
@@ -427,7 +429,7 @@ impl Socket {
     /// Those of ppoll(2).
     pub fn wait(&mut self, bell: Option<BorrowedFd<'_>>, timeout: Duration) -> io::Result<Wake> {
         self.flush_refills();
-        wake::wait(self.raw_fd(), bell, timeout)
+        wake::wait(core::iter::once(self.raw_fd()), bell, timeout)
     }
 
     /// Counts every frame by where it is: for checks, not for the data path.
@@ -436,7 +438,7 @@ impl Socket {
     }
 
     /// Gives the kernel the frames that were refilled, and rouses a driver that has run out of them.
-    fn flush_refills(&mut self) {
+    pub(crate) fn flush_refills(&mut self) {
         if self.refills.is_empty() {
             return;
         }
@@ -453,7 +455,7 @@ impl Socket {
         }
     }
 
-    fn raw_fd(&self) -> RawFd {
+    pub(crate) fn raw_fd(&self) -> RawFd {
         self.tx.fd().as_raw_fd()
     }
 }

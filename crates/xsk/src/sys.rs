@@ -130,18 +130,23 @@ pub(crate) fn drain(eventfd: BorrowedFd<'_>) {
     unsafe { libc::read(eventfd.as_raw_fd(), (&raw mut count).cast::<c_void>(), size_of::<u64>()) };
 }
 
-/// Sleeps until one of the descriptors is readable (a negative one is ignored), a signal comes, or the time
-/// is up.
-pub(crate) fn poll_two(first: RawFd, second: RawFd, timeout: Duration) -> io::Result<(bool, bool)> {
-    let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut fds = [watch(first), watch(second)];
+/// What poll(2) is to watch: `fd` becoming readable. A negative one is ignored.
+pub(crate) fn readable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// Sleeps until something happens to one of the descriptors, a signal comes, or the time is up.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
     let seconds = libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX);
     let time = libc::timespec { tv_sec: seconds, tv_nsec: timeout.subsec_nanos() as libc::c_long };
-    // SAFETY: two entries are passed and two are announced; `time` outlives the call; the signal mask is left
+    // SAFETY: as many entries are announced as there are; `time` outlives the call; the signal mask is left
     // alone.
-    match check(unsafe { libc::ppoll(fds.as_mut_ptr(), 2, &time, ptr::null()) }) {
-        Ok(_) => Ok((fds[0].revents != 0, fds[1].revents != 0)),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok((false, false)),
+    match check(unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &time, ptr::null()) }) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            fds.iter_mut().for_each(|watched| watched.revents = 0);
+            Ok(())
+        }
         Err(error) => Err(error),
     }
 }

@@ -2,18 +2,20 @@
 
 use core::time::Duration;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use crate::sys;
 
-/// What ended a [`Socket::wait`](crate::Socket::wait). Neither: the time was up, or a signal came.
+/// What ended a [`Socket::wait`](crate::Socket::wait). None of them: the time was up, or a signal came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wake {
     /// Frames were received.
     pub received: bool,
     /// The wake-up descriptor was rung.
     pub rung: bool,
+    /// A descriptor is in error, so that no sleep will last.
+    pub failed: bool,
 }
 
 /// A descriptor by which any thread may end a shard's sleep; clones ring the same bell.
@@ -47,9 +49,28 @@ impl WakeFd {
     }
 }
 
-/// Sleeps on `socket` and `bell` for at most `timeout`.
-pub(crate) fn wait(socket: i32, bell: Option<BorrowedFd<'_>>, timeout: Duration) -> io::Result<Wake> {
-    let bell = bell.map_or(-1, |fd| fd.as_raw_fd());
-    let (received, rung) = sys::poll_two(socket, bell, timeout)?;
-    Ok(Wake { received, rung })
+/// The most sockets to sleep on.
+pub(crate) const MOST_SOCKETS: usize = 64;
+
+/// Sleeps on `sockets` (of which the first [`MOST_SOCKETS`] count) and `bell` for at most `timeout`.
+pub(crate) fn wait(
+    sockets: impl Iterator<Item = RawFd>,
+    bell: Option<BorrowedFd<'_>>,
+    timeout: Duration,
+) -> io::Result<Wake> {
+    let mut watched = [sys::readable(-1); MOST_SOCKETS + 1];
+    watched[0].fd = bell.map_or(-1, |fd| fd.as_raw_fd());
+    let mut used = 1;
+    for (place, socket) in watched[1..].iter_mut().zip(sockets) {
+        place.fd = socket;
+        used += 1;
+    }
+    sys::poll(&mut watched[..used], timeout)?;
+    let seen = |watched: &[libc::pollfd], events| watched.iter().any(|one| one.revents & events != 0);
+    let failed = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+    Ok(Wake {
+        received: seen(&watched[1..used], libc::POLLIN),
+        rung: seen(&watched[..1], libc::POLLIN),
+        failed: seen(&watched[..used], failed),
+    })
 }

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -41,8 +42,12 @@ type Rings = (TxQueue, RxQueue, FillQueue, CompQueue);
 /// xsk-rs closes the descriptor with the last handle to the UMEM, because it is the UMEM's as well. A thread
 /// that still holds a [`Umem`] would thus keep the queue bound. Putting another file in the descriptor's
 /// place closes the socket now; what is closed later is that other file.
+///
+/// Sockets that share the UMEM need this descriptor to the end: libxdp asks it for the layout of their rings
+/// when it takes them down, and rings that stay mapped keep their queue bound. Hence only the last one of them
+/// may let go of it.
 #[derive(Debug)]
-pub(super) struct Release {
+pub(crate) struct Release {
     fd: RawFd,
     instead: File,
     /// Keeps xsk-rs from closing `fd` before it was replaced.
@@ -57,24 +62,74 @@ impl Drop for Release {
     }
 }
 
-pub(super) fn open(config: &SocketConfig) -> Result<(Socket, Umem, Vec<Frame>), OpenError> {
-    let rings = check(config)?;
-    check_queue(config)?;
-    let frames = frames_to_map(config)?;
-    let (registered, table) = register(config, frames)?;
-    let bound = bind(config, &registered, rings)?;
-    let fd = bound.rings.0.fd().as_raw_fd();
-    let facts = settle_options(config, fd, frames, &bound)?;
+/// Sockets over one UMEM, and what goes with them.
+pub(crate) struct Opened {
+    /// One a queue, in the order that was asked for.
+    pub(crate) sockets: Vec<Socket>,
+    /// To be dropped after the last of the sockets.
+    pub(crate) release: Release,
+    pub(crate) umem: Umem,
+    pub(crate) tokens: Vec<Frame>,
+}
 
-    let instead = File::open("/dev/null").map_err(|error| refused(config, "a spare descriptor", error))?;
-    let release = Release { fd, instead, _registered: registered.clone() };
+/// Opens one socket with a UMEM of its own.
+pub(super) fn open(config: &SocketConfig) -> Result<(Socket, Umem, Vec<Frame>), OpenError> {
+    let Opened { mut sockets, release, umem, tokens } = open_queues(config, &[config.queue])?;
+    let Some(mut socket) = sockets.pop() else { unreachable!("one queue was asked for") };
+    socket._release = Some(release);
+    Ok((socket, umem, tokens))
+}
+
+/// Opens one socket for each of `queues` (at least one), all over one UMEM. `config.queue` is not looked at.
+pub(crate) fn open_queues(config: &SocketConfig, queues: &[u32]) -> Result<Opened, OpenError> {
+    let mut config = config.clone();
+    let rings = check(&config)?;
+    for queue in queues {
+        config.queue = *queue;
+        check_queue(&config)?;
+    }
+    let frames = frames_to_map(&config)?;
+    let (registered, table) = register(&config, frames)?;
     let base = base_of(&registered, &table);
     let (umem, tokens) = Umem::mapped(base, frames.get(), config.chunk_bytes, registered.clone());
+    let memory = Memory { registered, table: table.into(), umem, frames };
+
+    let mut release = None;
+    let mut sockets: Vec<Socket> = Vec::with_capacity(queues.len());
+    for queue in queues {
+        config.queue = *queue;
+        let bound = match sockets.first() {
+            None => bind(&config, &memory.registered, rings)?,
+            Some(first) => bind_another(&config, &memory.registered, rings, &first.facts)?,
+        };
+        if release.is_none() {
+            let instead =
+                File::open("/dev/null").map_err(|error| refused(&config, "a spare descriptor", error))?;
+            let fd = bound.rings.0.fd().as_raw_fd();
+            release = Some(Release { fd, instead, _registered: memory.registered.clone() });
+        }
+        sockets.push(assemble(&config, &memory, bound)?);
+    }
+    let Some(release) = release else { return Err(wrong("queues", "none is named".to_owned())) };
+    Ok(Opened { sockets, release, umem: memory.umem, tokens })
+}
+
+/// What sockets share.
+struct Memory {
+    registered: xsk_rs::Umem,
+    table: Arc<[FrameDesc]>,
+    umem: Umem,
+    frames: NonZeroU32,
+}
+
+fn assemble(config: &SocketConfig, memory: &Memory, bound: Bound) -> Result<Socket, OpenError> {
+    let facts = settle_options(config, bound.rings.0.fd().as_raw_fd(), memory.frames, &bound)?;
+    let Memory { registered, table, umem, .. } = memory;
     let (tx, rx, fill, comp) = bound.rings;
     let mut socket = Socket {
-        ledger: Ledger::new(&umem),
+        ledger: Ledger::new(umem),
         batch: Box::new([table[0]; BATCH]),
-        table: table.into_boxed_slice(),
+        table: Arc::clone(table),
         staged: Vec::with_capacity(config.tx_ring as usize),
         refills: Vec::with_capacity(BATCH),
         room: 0,
@@ -93,14 +148,15 @@ pub(super) fn open(config: &SocketConfig) -> Result<(Socket, Umem, Vec<Frame>), 
         counters: Counters::default(),
         facts,
         umem: umem.clone(),
-        registered,
-        _release: release,
+        registered: registered.clone(),
+        _release: None,
     };
     socket.tx_room();
-    Ok((socket, umem, tokens))
+    Ok(socket)
 }
 
 /// The configuration in the types of xsk-rs.
+#[derive(Clone, Copy)]
 struct RingConfigs {
     rx: QueueSize,
     tx: QueueSize,
@@ -207,6 +263,26 @@ struct Bound {
     zero_copy_refusal: Option<i32>,
 }
 
+/// Binds a socket that shares the UMEM of another one. The kernel takes mode and flags from that one
+/// (`XDP_SHARED_UMEM` goes with no other flag), so there is nothing to choose.
+fn bind_another(
+    config: &SocketConfig,
+    umem: &xsk_rs::Umem,
+    rings: RingConfigs,
+    first: &Facts,
+) -> Result<Bound, OpenError> {
+    let mode = match first.mode {
+        ObtainedMode::ZeroCopy => Mode::ZeroCopy,
+        ObtainedMode::Copy => Mode::Copy,
+    };
+    let started = Instant::now();
+    let Facts { multi_buffer, zero_copy_refusal, .. } = *first;
+    match bind_patiently(config, umem, &rings, mode, multi_buffer, started) {
+        Ok(rings) => Ok(Bound { rings, multi_buffer, zero_copy_refusal }),
+        Err(errno) => Err(bind_error(config, errno, started.elapsed())),
+    }
+}
+
 /// Binds in the first way the kernel accepts, in the order of preference that the mode allows.
 fn bind(config: &SocketConfig, umem: &xsk_rs::Umem, rings: RingConfigs) -> Result<Bound, OpenError> {
     let zero_copy = [(Mode::ZeroCopy, true), (Mode::ZeroCopy, false)];
@@ -260,10 +336,11 @@ fn bind_patiently(
         .build();
     let interface: Interface = config.interface.parse().map_err(|_| libc::ENODEV)?;
     loop {
-        // SAFETY: no program is loaded, as the flag asks, and the UMEM is used for this one socket only.
+        // SAFETY: no program is loaded, as the flag asks.
         match unsafe { xsk_rs::Socket::new(options, umem, &interface, config.queue) } {
             Ok((tx, rx, Some((fill, comp)))) => return Ok((tx, rx, fill, comp)),
-            // A UMEM's first socket has its fill and completion rings.
+            // Each queue's first socket has fill and completion rings of its own; a queue named twice is
+            // refused before.
             Ok((_, _, None)) => return Err(libc::EINVAL),
             Err(error) => match errno_of(&error) {
                 libc::EBUSY if started.elapsed() < config.bind_timeout => thread::sleep(BIND_PAUSE),

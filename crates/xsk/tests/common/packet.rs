@@ -1,4 +1,6 @@
 //! A packet socket: every byte of a frame as the kernel sees it, sent and received.
+// Every test binary uses a part.
+#![allow(dead_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
