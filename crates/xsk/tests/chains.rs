@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use common::{FAR_MAC, NEAR_MAC, Pair, config, eventually};
 use packet::PacketSocket;
 use redirect::Redirect;
+use xsend_xsk::link::{interface_index, zero_copy_segments};
 use xsend_xsk::{Books, COPY_CHAIN, Frame, Kick, PACKET_OFFSET, Push, Socket, SocketConfig, Umem};
 
 const ETHERNET: usize = 14;
@@ -227,6 +228,16 @@ fn a_chain_waits_for_room_in_the_completion_ring_too() {
         assert_eq!(push(&mut socket, &frames[60..65], &[1000; 5]), Push::Full);
         assert_eq!(push(&mut socket, &frames[60..64], &[1000; 4]), Push::Staged);
         assert_eq!(socket.in_flight(), 64);
+    });
+}
+
+#[test]
+fn a_driver_without_zero_copy_says_nothing_of_its_chains() {
+    let Some(pair) = Pair::new(1) else { return };
+    pair.in_near(|| {
+        let index = interface_index("va").unwrap();
+        assert_eq!(zero_copy_segments(index), None);
+        assert_eq!(zero_copy_segments(index + 1_000_000), None, "no such interface");
     });
 }
 

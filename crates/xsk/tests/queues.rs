@@ -235,6 +235,82 @@ fn a_frame_that_one_queue_has_is_refused_by_the_others_and_comes_back_from_that_
     });
 }
 
+/// Any order of operations keeps the books balanced and every token unique.
+#[test]
+fn the_books_balance_under_any_order_of_operations() {
+    let Some(pair) = Pair::new(3) else { return };
+    let mut far = pair.in_far(|| End::open("vb", &[0, 1, 2], 4));
+    pair.in_near(|| {
+        let End { mut queues, umem, mut pool, _redirect } = End::open("va", &[0, 1, 2], 4);
+        // A small congruential generator: the walk is the same every time, but for the kernel's part in it.
+        let mut state = 4711u32;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as usize % below
+        };
+        for frame in &mut pool {
+            umem.header_mut(frame, LEN).copy_from_slice(&packet::frame(FAR_MAC, NEAR_MAC, 1, LEN));
+        }
+        let incoming = packet::frame(NEAR_MAC, FAR_MAC, 2, LEN);
+        for step in 0..4000 {
+            let place = next(3);
+            let any = next(pool.len());
+            match next(8) {
+                0 | 1 => {
+                    let was = queues.holder(&pool[any]);
+                    let pushed = queues.push(place, &pool[any], LEN as u32);
+                    assert_eq!(pushed == Push::InRing, was.is_some(), "{pushed:?}");
+                }
+                2 => {
+                    let most = (pool.len() - any).min(20);
+                    let chain = pool[any..any + 1 + next(most)].iter().map(|frame| (frame, LEN as u32));
+                    let before = queues.socket(place).in_flight();
+                    let pushed = queues.push_chain(place, chain.clone());
+                    let staged = if pushed == Push::Staged { chain.len() } else { 0 };
+                    assert_eq!((queues.socket(place).in_flight() - before) as usize, staged);
+                }
+                3 => {
+                    let frame = pool.swap_remove(any);
+                    let was = queues.holder(&frame);
+                    let back = queues.release(frame);
+                    assert_eq!(back.is_none(), was.is_some());
+                    pool.extend(back);
+                }
+                4 if pool.len() > 100 => {
+                    let frame = pool.swap_remove(any);
+                    pool.extend(queues.refill(place, frame).err());
+                }
+                5 => {
+                    queues.submit();
+                    let _ = queues.kick(place, step * 1000);
+                }
+                6 => {
+                    queues.reap(|_, frame| pool.extend(frame));
+                }
+                _ => {
+                    far.push(place, &incoming);
+                    far.flush();
+                    queues.receive(|_, received| pool.push(received.frame));
+                }
+            }
+            let books = queues.books();
+            assert_eq!(books.tokens_out() as usize, pool.len(), "{books:?}");
+            let sum = |of: fn(&Socket) -> u32| -> u32 {
+                queues.places().map(|place| of(queues.socket(place))).sum()
+            };
+            assert_eq!(sum(Socket::in_flight), books.in_ring());
+            assert_eq!(sum(Socket::fill_level), books.fill);
+        }
+        let numbers: BTreeSet<_> = pool.iter().map(Frame::index).collect();
+        assert_eq!(numbers.len(), pool.len(), "a token came back twice");
+        for place in queues.places() {
+            let counters = queues.socket(place).counters();
+            assert_eq!((counters.unknown_completions, counters.unknown_received), (0, 0));
+            assert!(counters.completed > 0 && counters.received > 0, "{counters:?}");
+        }
+    });
+}
+
 #[test]
 fn chains_go_out_on_every_queue() {
     let Some(pair) = Pair::new(2) else { return };
