@@ -26,15 +26,16 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What [`Socket::open`](crate::Socket::open) is asked for. [`Default`] leaves only the interface to be
-/// named.
+/// What [`Socket::open`](crate::Socket::open) and [`Queues::open`](crate::Queues::open) are asked for.
+/// [`Default`] leaves only the interface to be named.
 #[derive(Debug, Clone)]
 pub struct SocketConfig {
     /// The interface's name, in the calling thread's network namespace.
     pub interface: String,
-    /// The queue, `0..` the number of queues that both receive and transmit.
+    /// The queue, `0..` the number of queues that both receive and transmit. [`Queues`](crate::Queues) are told
+    /// theirs separately.
     pub queue: u32,
-    /// Chunks in the UMEM. With huge pages the number is rounded up to fill the last page;
+    /// Chunks in the UMEM, however many queues it serves. With huge pages the number is rounded up to fill the last page;
     /// [`Umem::frames`](crate::Umem::frames) tells.
     pub frames: u32,
     /// Bytes a chunk: 2048 or 4096.

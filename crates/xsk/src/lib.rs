@@ -53,7 +53,9 @@ pub use error::OpenError;
 pub use frame::Frame;
 pub use ledger::{Books, Completion, Ledger};
 pub use queues::Queues;
-pub use socket::{COPY_CHAIN, Counters, Facts, Kick, ObtainedMode, Push, Received, Socket, Statistics};
+pub use socket::{
+    COPY_CHAIN, Counters, Facts, Health, Kick, ObtainedMode, Push, QueueCounts, Received, Socket, Statistics,
+};
 pub use tail::Tail;
 pub use umem::{PACKET_OFFSET, Umem};
 pub use wake::{Wake, WakeFd};

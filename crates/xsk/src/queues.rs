@@ -75,7 +75,7 @@ impl Queues {
         0..self.sockets.len()
     }
 
-    /// One queue's socket, for its descriptor, facts, counters, statistics and fill level.
+    /// One queue's socket, for its descriptor, facts, counters, statistics, health and fill level.
     ///
     /// # Panics
     /// When there is no such place; so do all methods that are given one.

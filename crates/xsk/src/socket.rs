@@ -1,6 +1,7 @@
 //! One queue's AF_XDP socket: its four rings and what happens on them.
 
 mod chain;
+mod health;
 mod kick;
 pub(crate) mod open;
 
@@ -21,6 +22,8 @@ use crate::wake::{self, Wake};
 use xsend_signal::kick::{Wakeup, after_submit};
 
 pub use chain::COPY_CHAIN;
+use health::Probe;
+pub use health::{Health, QueueCounts};
 pub use kick::Kick;
 use kick::Kicker;
 
@@ -53,6 +56,9 @@ pub struct Facts {
     pub interface: String,
     /// The queue.
     pub queue: u32,
+    /// How many queues the interface had then; `None` when the driver does not say, which as a rule means one
+    /// of each.
+    pub queues: Option<QueueCounts>,
     /// Zero-copy or copy, read back from the kernel.
     pub mode: ObtainedMode,
     /// The kernel's answer to zero-copy, when `Mode::Auto` had to do without.
@@ -135,16 +141,18 @@ pub struct Counters {
 /// The kernel's counts for a socket (`XDP_STATISTICS`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Frames dropped on receiving for other reasons than the rings.
+    /// Packets dropped on receiving because they found too few frames to go into (copy mode; one that spans
+    /// several chunks is dropped whole), or were not fit to be received.
     pub rx_dropped: u64,
     /// Fill descriptors the kernel could not use.
     pub rx_invalid_descs: u64,
     /// Transmit descriptors the kernel could not use. Copy mode completes them all the same: only this tells
     /// that they were never sent.
     pub tx_invalid_descs: u64,
-    /// Frames dropped because the receive ring was full.
+    /// Packets dropped because the receive ring had too little room.
     pub rx_ring_full: u64,
-    /// Times the fill ring was empty when a frame came.
+    /// Times the kernel wanted a frame from the fill ring and found it empty. In copy mode a packet that spans
+    /// several chunks and finds too few frames counts as dropped, and not here.
     pub rx_fill_ring_empty: u64,
     /// Times the transmit ring was empty when the device looked.
     pub tx_ring_empty: u64,
@@ -184,6 +192,7 @@ pub struct Socket {
     facts: Facts,
     umem: Umem,
     registered: xsk_rs::Umem,
+    probe: Arc<Probe>,
     /// Declared after the queues: closes the descriptor once they are gone. `None` when that is for somebody
     /// else to do.
     _release: Option<open::Release>,
@@ -451,7 +460,9 @@ impl Socket {
         self.refills.clear();
         if self.need_wakeup && after_submit(|| self.fill.needs_wakeup()) == Wakeup::Needed {
             self.counters.fill_kicks += 1;
-            sys::kick_rx(self.raw_fd());
+            // The answer does not matter: what the driver could not do now it does at its next interrupt or
+            // kick. Nor does a driver that sets its flag late: `wait` polls, which kicks as well.
+            let _ = sys::kick_rx(self.raw_fd());
         }
     }
 

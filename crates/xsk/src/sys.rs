@@ -25,11 +25,12 @@ pub(crate) fn kick_tx(fd: RawFd) -> Result<(), i32> {
     if sent < 0 { Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)) } else { Ok(()) }
 }
 
-/// Asks the driver to look at the fill ring: an empty, non-blocking `recvfrom`.
-pub(crate) fn kick_rx(fd: RawFd) {
+/// Asks the driver to look at the fill ring: an empty, non-blocking `recvfrom`. The error is the raw errno.
+pub(crate) fn kick_rx(fd: RawFd) -> Result<(), i32> {
+    let flags = libc::MSG_DONTWAIT;
     // SAFETY: no memory is passed: zero bytes, no address.
-    // The answer does not matter: what the driver could not do now it does at its next interrupt or kick.
-    unsafe { libc::recvfrom(fd, ptr::null_mut(), 0, libc::MSG_DONTWAIT, ptr::null_mut(), ptr::null_mut()) };
+    let received = unsafe { libc::recvfrom(fd, ptr::null_mut(), 0, flags, ptr::null_mut(), ptr::null_mut()) };
+    if received < 0 { Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)) } else { Ok(()) }
 }
 
 /// Sets an integer socket option.
@@ -62,11 +63,49 @@ pub(crate) fn interface_index(name: &str) -> Option<u32> {
     (index != 0).then_some(index)
 }
 
+/// An interface's name, ending in a zero byte.
+pub(crate) type Name = [libc::c_char; libc::IFNAMSIZ];
+
+/// A socket by which to ask about the interfaces of the calling thread's network namespace, from any thread.
+pub(crate) fn interface_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor was just made for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn interface_request() -> libc::ifreq {
+    // SAFETY: `ifreq` is plain data (a byte array and a union of plain data), for which zeroes are valid.
+    unsafe { core::mem::zeroed() }
+}
+
+/// What interface number `index` is called now.
+///
+/// # Errors
+/// `ENODEV` when there is none.
+pub(crate) fn interface_name(socket: &OwnedFd, index: u32) -> io::Result<Name> {
+    let mut request = interface_request();
+    request.ifr_ifru.ifru_ifindex = index as c_int;
+    // SAFETY: the kernel reads the number from the request, and writes a name of at most its size.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME as libc::Ioctl, &mut request) })?;
+    Ok(request.ifr_name)
+}
+
+/// An interface's `IFF_` flags.
+pub(crate) fn interface_flags(socket: &OwnedFd, name: Name) -> io::Result<c_int> {
+    let mut request = interface_request();
+    request.ifr_name = name;
+    // SAFETY: the request names the interface with a zero-terminated name.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as libc::Ioctl, &mut request) })?;
+    // SAFETY: the call succeeded, and so the kernel has written this member.
+    Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
+}
+
 /// How many queues an interface has, as `(receive, transmit)`.
 ///
 /// # Errors
 /// `EOPNOTSUPP` when the driver does not say, which as a rule means one of each.
-pub(crate) fn queues(interface: &str) -> io::Result<(u32, u32)> {
+pub(crate) fn queues(socket: &OwnedFd, name: Name) -> io::Result<(u32, u32)> {
     #[repr(C)]
     #[derive(Default)]
     struct Channels {
@@ -81,22 +120,11 @@ pub(crate) fn queues(interface: &str) -> io::Result<(u32, u32)> {
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
 
     let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Channels::default() };
-    // SAFETY: `ifreq` is plain data (a byte array and a union of plain data), for which zeroes are valid.
-    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
-    if interface.len() >= request.ifr_name.len() {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
-    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-        *to = from as libc::c_char;
-    }
+    let mut request = interface_request();
+    request.ifr_name = name;
     request.ifr_ifru.ifru_data = (&raw mut channels).cast();
-    // SAFETY: no memory is passed.
-    let socket = unsafe {
-        OwnedFd::from_raw_fd(check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?)
-    };
-    // SAFETY: the request names the interface with a zero-terminated name (the last byte was left zero) and
-    // points to `channels`, which has the layout that ETHTOOL_GCHANNELS reads and writes and outlives the
-    // call.
+    // SAFETY: the request names the interface with a zero-terminated name and points to `channels`, which has
+    // the layout that ETHTOOL_GCHANNELS reads and writes and outlives the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &mut request) })?;
     Ok((channels.rx + channels.combined, channels.tx + channels.combined))
 }

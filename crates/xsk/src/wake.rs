@@ -14,7 +14,7 @@ pub struct Wake {
     pub received: bool,
     /// The wake-up descriptor was rung.
     pub rung: bool,
-    /// A descriptor is in error, so that no sleep will last.
+    /// A descriptor is in error, so that no sleep will last: ask [`Socket::health`](crate::Socket::health).
     pub failed: bool,
 }
 

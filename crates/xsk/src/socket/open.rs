@@ -16,6 +16,7 @@ use xsk_rs::config::{
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
 use super::chain;
+use super::health::{Probe, QueueCounts};
 use super::kick::Kicker;
 use super::{BATCH, Counters, Facts, ObtainedMode, Sizes, Socket};
 use crate::config::{Mode, SocketConfig};
@@ -84,15 +85,12 @@ pub(super) fn open(config: &SocketConfig) -> Result<(Socket, Umem, Vec<Frame>), 
 pub(crate) fn open_queues(config: &SocketConfig, queues: &[u32]) -> Result<Opened, OpenError> {
     let mut config = config.clone();
     let rings = check(&config)?;
-    for queue in queues {
-        config.queue = *queue;
-        check_queue(&config)?;
-    }
+    let probe = Arc::new(check_queues(&config, queues)?);
     let frames = frames_to_map(&config)?;
     let (registered, table) = register(&config, frames)?;
     let base = base_of(&registered, &table);
     let (umem, tokens) = Umem::mapped(base, frames.get(), config.chunk_bytes, registered.clone());
-    let memory = Memory { registered, table: table.into(), umem, frames };
+    let memory = Memory { registered, table: table.into(), umem, frames, probe };
 
     let mut release = None;
     let mut sockets: Vec<Socket> = Vec::with_capacity(queues.len());
@@ -120,11 +118,12 @@ struct Memory {
     table: Arc<[FrameDesc]>,
     umem: Umem,
     frames: NonZeroU32,
+    probe: Arc<Probe>,
 }
 
 fn assemble(config: &SocketConfig, memory: &Memory, bound: Bound) -> Result<Socket, OpenError> {
-    let facts = settle_options(config, bound.rings.0.fd().as_raw_fd(), memory.frames, &bound)?;
-    let Memory { registered, table, umem, .. } = memory;
+    let facts = settle_options(config, bound.rings.0.fd().as_raw_fd(), memory, &bound)?;
+    let Memory { registered, table, umem, probe, .. } = memory;
     let (tx, rx, fill, comp) = bound.rings;
     let mut socket = Socket {
         ledger: Ledger::new(umem),
@@ -149,6 +148,7 @@ fn assemble(config: &SocketConfig, memory: &Memory, bound: Bound) -> Result<Sock
         facts,
         umem: umem.clone(),
         registered: registered.clone(),
+        probe: Arc::clone(probe),
         _release: None,
     };
     socket.tx_room();
@@ -195,18 +195,20 @@ fn check(config: &SocketConfig) -> Result<RingConfigs, OpenError> {
     Ok(rings)
 }
 
-fn check_queue(config: &SocketConfig) -> Result<(), OpenError> {
-    let SocketConfig { interface, queue, .. } = config;
-    if sys::interface_index(interface).is_none() {
-        return Err(OpenError::NoInterface { interface: interface.clone() });
-    }
+/// Finds the interface, and says which of the queues it does not have.
+fn check_queues(config: &SocketConfig, queues: &[u32]) -> Result<Probe, OpenError> {
+    let interface = &config.interface;
+    let probe = Probe::new(interface).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => OpenError::NoInterface { interface: interface.clone() },
+        _ => refused(config, "a socket to ask about the interface", error),
+    })?;
     // A driver that does not say how many queues it has leaves the answer to bind.
-    match sys::queues(interface) {
-        Ok((receive, transmit)) if *queue >= receive.min(transmit) => {
-            Err(OpenError::NoQueue { interface: interface.clone(), queue: *queue, receive, transmit })
-        }
-        _ => Ok(()),
+    if let Some(QueueCounts { receive, transmit }) = probe.queues()
+        && let Some(queue) = queues.iter().find(|queue| **queue >= receive.min(transmit))
+    {
+        return Err(OpenError::NoQueue { interface: interface.clone(), queue: *queue, receive, transmit });
     }
+    Ok(probe)
 }
 
 /// The number of frames, rounded up to whole huge pages: a mapping that ends inside one could not be
@@ -375,7 +377,7 @@ fn refused(config: &SocketConfig, option: &'static str, error: io::Error) -> Ope
 fn settle_options(
     config: &SocketConfig,
     fd: RawFd,
-    frames: NonZeroU32,
+    memory: &Memory,
     bound: &Bound,
 ) -> Result<Facts, OpenError> {
     if let Some(bytes) = config.sndbuf {
@@ -411,13 +413,14 @@ fn settle_options(
     Ok(Facts {
         interface: config.interface.clone(),
         queue: config.queue,
+        queues: memory.probe.queues(),
         mode,
         zero_copy_refusal: bound.zero_copy_refusal,
         multi_buffer: bound.multi_buffer,
         max_chain: chain::longest(mode, bound.multi_buffer, segments, config.tx_ring),
         sndbuf,
         tx_budget,
-        frames: frames.get(),
+        frames: memory.frames.get(),
         completion_ring: 2 * config.tx_ring,
     })
 }
