@@ -302,7 +302,8 @@ impl Socket {
         count
     }
 
-    /// Asks the kernel to send, if it has to be asked: see [`Kick`].
+    /// Asks the kernel to send, if it has to be asked: see [`Kick`]. A chain that was dropped is named by its
+    /// last frame.
     ///
     /// `now_ns` is any monotonic clock in nanoseconds, for the tail timer.
     pub fn kick(&mut self, now_ns: u64) -> Kick {

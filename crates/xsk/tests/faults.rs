@@ -205,6 +205,39 @@ fn a_lost_carrier_is_told() {
 }
 
 #[test]
+fn a_chain_that_the_device_drops_is_named_by_its_last_frame_and_completed_all_the_same() {
+    let Some(pair) = Pair::new(1) else { return };
+    pair.ip_near("link set va mtu 9000");
+    pair.in_near(|| {
+        let (mut socket, _umem, frames) = Socket::open(&config("va", 0)).unwrap();
+        pair.ip_far("link set vb down");
+        eventually("the loss of the carrier", || socket.health() == Health::NoCarrier);
+        for chain in [0..1, 1..4, 4..5, 5..6, 6..8, 8..14] {
+            let chain = frames[chain].iter().map(|frame| (frame, 500));
+            assert_eq!(socket.push_chain(chain), Push::Staged);
+        }
+        assert_eq!(socket.submit(), 14);
+        let (mut now, mut dropped) = (0, vec![]);
+        eventually("the ring to empty", || {
+            if let Kick::Dropped(frame) = socket.kick(now) {
+                dropped.push(frame);
+            }
+            now = socket.next_kick_at().unwrap_or(now);
+            socket.next_kick_at().is_none()
+        });
+        assert_eq!(dropped, [0, 3, 4, 5, 7, 13]);
+        assert_eq!(socket.counters().dropped, 6);
+        let mut completed = vec![];
+        eventually("completion", || {
+            socket.reap(|index, _| completed.push(index));
+            completed.len() == 14
+        });
+        completed.sort_unstable();
+        assert_eq!(completed, (0..14).collect::<Vec<_>>());
+    });
+}
+
+#[test]
 fn queues_added_under_a_socket_are_told_and_its_own_cannot_be_taken_away() {
     let Some(pair) = Pair::new(4) else { return };
     pair.in_near(|| {
