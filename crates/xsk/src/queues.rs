@@ -28,6 +28,9 @@ const _: () = assert!(MOST_SOCKETS <= NOBODY as usize);
 /// (to send, or to receive into), the others refuse it, and what a ring gives back that its queue did not have
 /// is counted there as unknown. The sockets themselves are therefore only to be looked at.
 ///
+/// All methods that are given a place panic when there is none such, and all that are given a token when it is
+/// another UMEM's.
+///
 /// The queues are let go of together: libxdp needs the first one's descriptor to take down the others.
 #[derive(Debug)]
 pub struct Queues {
@@ -76,9 +79,6 @@ impl Queues {
     }
 
     /// One queue's socket, for its descriptor, facts, counters, statistics, health and fill level.
-    ///
-    /// # Panics
-    /// When there is no such place; so do all methods that are given one.
     #[inline]
     pub fn socket(&self, place: usize) -> &Socket {
         &self.sockets[place]
