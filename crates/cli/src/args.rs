@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::units::{self, HostMaybePort, Target};
+use crate::units::{self, HostMaybePort, Queues, Target};
 
 /// TCP from user space over AF_XDP, to any ordinary receiver.
 #[derive(Debug, Parser)]
@@ -62,9 +62,9 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "IF", value_parser = interface_name)]
     pub(crate) iface: Option<String>,
 
-    /// Queue of the interface to own [default: the only one]
-    #[arg(long, value_name = "N", value_parser = units::queue)]
-    pub(crate) queues: Option<u32>,
+    /// Queues of the interface to own: 0, 0-3 or 0,2 [default: all]
+    #[arg(long, value_name = "LIST", value_parser = units::queues)]
+    pub(crate) queues: Option<Queues>,
 
     /// Core to pin the sending thread to [default: not pinned]
     #[arg(long, value_name = "N", value_parser = units::core)]
@@ -210,9 +210,9 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "IF", value_parser = interface_name, required_unless_present = "host")]
     pub(crate) iface: Option<String>,
 
-    /// Queue to try [default: the only one]
-    #[arg(long, value_name = "N", value_parser = units::queue)]
-    pub(crate) queues: Option<u32>,
+    /// Queues to try: 0, 0-3 or 0,2 [default: all]
+    #[arg(long, value_name = "LIST", value_parser = units::queues)]
+    pub(crate) queues: Option<Queues>,
 
     /// Mode to try
     #[arg(long, value_enum, default_value_t = ModeArg::Auto)]
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn wrong_values_are_usage_errors() {
         for words in [
-            &["f", "host:9", "--queues", "0-3"][..],
+            &["f", "host:9", "--queues", "3-0"][..],
             &["f", "host:9", "--mss", "20"],
             &["f", "host:9", "--mode", "fast"],
             &["f", "host:9", "--source", "::1"],

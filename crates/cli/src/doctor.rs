@@ -49,13 +49,11 @@ fn socket(facts: &Facts, checks: &[Check], args: &DoctorArgs) -> Check {
         let remedy = format!("get `{}` right first", failed.name);
         return Check::warn(name, "not tried, since it would fail", remedy);
     }
-    match transfer::try_queue(interface, args.queues, args.mode, args.generic) {
+    match transfer::try_queues(interface, args.queues.as_ref(), args.mode, args.generic) {
         Ok(settings) => {
             let mode = settings.get("mode").unwrap_or("unknown");
-            let text = format!(
-                "queue {} of {interface} opened in {mode} mode and given back",
-                args.queues.unwrap_or(0)
-            );
+            let queues = settings.get("queues").unwrap_or("unknown");
+            let text = format!("queues {queues} of {interface} opened in {mode} mode and given back");
             match args.mode {
                 ModeArg::Auto if mode == "copy" => Check::ok(name, text + "; the kernel copies each frame"),
                 _ => Check::ok(name, text),
@@ -68,7 +66,7 @@ fn socket(facts: &Facts, checks: &[Check], args: &DoctorArgs) -> Check {
 fn settings(facts: &Facts, args: &DoctorArgs) -> Settings {
     let mut settings = Settings::default();
     settings.set("interface", facts.interface.as_deref().unwrap_or("none"));
-    settings.set_some("queue", args.queues);
+    settings.set_some("queues", args.queues.as_ref());
     let mode = match args.mode {
         ModeArg::Auto => "auto",
         ModeArg::ZeroCopy => "zero-copy",

@@ -91,7 +91,7 @@ mod tests {
         for wrong in [
             &["xsend", "send", "f"][..],
             &["xsend", "send", "f", "host:70000"],
-            &["xsend", "send", "f", "host:1", "--queues", "0-3"],
+            &["xsend", "send", "f", "host:1", "--queues", "3-0"],
             &["xsend", "send", "--nonsense"],
             &["xsend", "frobnicate"],
         ] {

@@ -20,6 +20,7 @@ use crate::pcapng::{Capture, Way};
 use crate::problem::Problem;
 use crate::report::Settings;
 use crate::signals::Interrupts;
+use crate::units::Queues;
 
 /// A connection that failed; the text says why and what to do.
 #[derive(Debug)]
@@ -132,16 +133,16 @@ pub(crate) fn connect(plan: &Plan<'_>, interrupts: &Interrupts) -> Result<Box<dy
     }
 }
 
-/// Opens and closes the queue, for its settings or the reason that it cannot be had.
-pub(crate) fn try_queue(
+/// Opens and closes the queues, for their settings or the reason that it cannot be had.
+pub(crate) fn try_queues(
     interface: &str,
-    queue: Option<u32>,
+    queues: Option<&Queues>,
     mode: ModeArg,
     generic: bool,
 ) -> Result<Settings, String> {
     let mut builder = Sender::builder(interface).mode(library_mode(mode)).generic(generic);
-    if let Some(queue) = queue {
-        builder = builder.queue(queue);
+    if let Some(queues) = queues {
+        builder = builder.queues(queues.0.iter().copied());
     }
     let sender = builder.inline().map_err(|error| error.to_string())?;
     let settings = settings_of(sender.settings());
@@ -157,8 +158,8 @@ fn builder(plan: &Plan<'_>) -> Builder {
         .mode(library_mode(path.mode))
         .generic(path.generic)
         .huge_pages(path.huge_pages);
-    if let Some(queue) = path.queues {
-        builder = builder.queue(queue);
+    if let Some(queues) = &path.queues {
+        builder = builder.queues(queues.0.iter().copied());
     }
     if let Some(core) = path.cores {
         builder = builder.core(core);

@@ -71,9 +71,45 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value).map_err(|_| wrong())
 }
 
-/// One queue number. A range is understood, and refused by name: one socket owns one queue.
-pub(crate) fn queue(text: &str) -> Result<u32, String> {
-    single(text, "queue", "--queues 0").and_then(|n| u32::try_from(n).map_err(|_| format!("no queue {n}")))
+/// Queue numbers, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Queues(pub(crate) Vec<u32>);
+
+impl fmt::Display for Queues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<_> = self.0.iter().map(u32::to_string).collect();
+        f.write_str(&numbers.join(","))
+    }
+}
+
+/// The most queues that can be owned together.
+const MOST_QUEUES: usize = 64;
+
+/// Numbers and ranges of queues: "0", "0-3", "0,2,4-7".
+pub(crate) fn queues(text: &str) -> Result<Queues, String> {
+    let wrong = || format!("'{text}' does not name queues; write for example 0, 0-3 or 0,2");
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if digits { text.parse::<u32>().map_err(|_| wrong()) } else { Err(wrong()) }
+    };
+    let mut queues = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if last < first {
+            return Err(format!("the range {part} of queues runs backwards"));
+        }
+        if queues.len() as u64 + u64::from(last - first) >= MOST_QUEUES as u64 {
+            return Err(format!("'{text}' names more than {MOST_QUEUES} queues"));
+        }
+        for queue in first..=last {
+            if queues.contains(&queue) {
+                return Err(format!("'{text}' names queue {queue} twice"));
+            }
+            queues.push(queue);
+        }
+    }
+    Ok(Queues(queues))
 }
 
 /// One core number.
@@ -314,14 +350,27 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_queues_says_how_many_are_supported() {
-        assert_eq!(queue("3"), Ok(3));
-        for text in ["0-3", "0,1", "0-1,3"] {
-            let message = queue(text).unwrap_err();
-            assert!(message.contains("supports 1 queue"), "{message}");
-        }
-        for text in ["", "-", "-1", "all", "4294967296"] {
-            assert!(queue(text).is_err(), "{text}");
+    fn queues_are_numbers_and_ranges_each_once() {
+        assert_eq!(queues("3"), Ok(Queues(vec![3])));
+        assert_eq!(queues("0-3"), Ok(Queues(vec![0, 1, 2, 3])));
+        assert_eq!(queues("4,0-1").unwrap().to_string(), "4,0,1");
+        assert_eq!(queues("0-63").unwrap().0.len(), 64);
+        for text in [
+            "",
+            "-",
+            "-1",
+            "1-",
+            "3-1",
+            "0,0",
+            "1-3,2",
+            "0-64",
+            "0-4294967295",
+            "all",
+            "4294967296",
+            "+1",
+            "1,,2",
+        ] {
+            assert!(queues(text).is_err(), "{text}");
         }
         assert!(core("2-5").unwrap_err().contains("supports 1 core"));
     }

@@ -1,16 +1,16 @@
-//! The real device: one AF_XDP socket and the descriptor that wakes whoever sleeps on it.
+//! The real device: AF_XDP sockets on one or more queues of an interface, and the descriptor that wakes whoever sleeps on them.
 
 use core::time::Duration;
 use std::io;
 
 use xsend_signal::doorbell::Wake;
-use xsend_xsk::{Books, Frame, Kick, Push, Received, Socket, WakeFd};
+use xsend_xsk::{Books, Frame, Kick, Push, Queues, Received, WakeFd};
 
 use crate::device::Device;
 
-/// An AF_XDP socket, for a shard that may be woken by other threads.
+/// AF_XDP queues, for a shard that may be woken by other threads.
 pub struct AfXdp {
-    socket: Socket,
+    queues: Queues,
     bell: WakeFd,
 }
 
@@ -24,92 +24,100 @@ impl Wake for RingBell {
 }
 
 impl AfXdp {
-    /// Wraps a bound socket.
+    /// Wraps bound queues.
     ///
     /// # Errors
     /// When the process has no file descriptor left for the eventfd.
-    pub fn new(socket: Socket) -> io::Result<(Self, Box<dyn Wake>)> {
+    pub fn new(queues: Queues) -> io::Result<(Self, Box<dyn Wake>)> {
         let bell = WakeFd::new()?;
         let wake = Box::new(RingBell(bell.clone()));
-        Ok((Self { socket, bell }, wake))
+        Ok((Self { queues, bell }, wake))
     }
 
-    /// The socket, for its facts and statistics.
-    pub fn socket(&self) -> &Socket {
-        &self.socket
+    /// The queues, for their facts and statistics.
+    pub fn queues(&self) -> &Queues {
+        &self.queues
     }
 }
 
 impl Device for AfXdp {
     #[inline]
-    fn tx_room(&mut self) -> usize {
-        self.socket.tx_room()
+    fn places(&self) -> usize {
+        self.queues.len()
     }
 
     #[inline]
-    fn push(&mut self, frame: &Frame, len: u32) {
-        let pushed = self.socket.push(frame, len);
+    fn tx_room(&mut self, place: usize) -> usize {
+        self.queues.tx_room(place)
+    }
+
+    #[inline]
+    fn push(&mut self, place: usize, frame: &Frame, len: u32) {
+        let pushed = self.queues.push(place, frame, len);
         debug_assert_eq!(pushed, Push::Staged, "frame {} pushed without room, or twice", frame.index());
     }
 
     #[inline]
     fn submit(&mut self) -> usize {
-        self.socket.submit()
+        self.queues.submit()
     }
 
     #[inline]
-    fn kick(&mut self, now_ns: u64) -> Kick {
-        self.socket.kick(now_ns)
+    fn kick(&mut self, place: usize, now_ns: u64) -> Kick {
+        self.queues.kick(place, now_ns)
     }
 
     fn kicks(&self) -> u64 {
-        self.socket.counters().kicks
+        self.queues.places().map(|place| self.queues.socket(place).counters().kicks).sum()
     }
 
     fn invalid_descriptors(&self) -> u64 {
         // A kernel that cannot say so has none to tell of.
-        self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs)
+        let of = |place| {
+            self.queues.socket(place).statistics().map_or(0, |statistics| statistics.tx_invalid_descs)
+        };
+        self.queues.places().map(of).sum()
     }
 
     fn next_kick_ns(&self) -> Option<u64> {
-        self.socket.next_kick_at()
+        self.queues.next_kick_at()
     }
 
     #[inline]
     fn reap(&mut self, on: impl FnMut(u32, Option<Frame>)) -> usize {
-        self.socket.reap(on)
+        self.queues.reap(on)
     }
 
     #[inline]
     fn release(&mut self, frame: Frame) -> Option<Frame> {
-        self.socket.release(frame)
+        self.queues.release(frame)
     }
 
     #[inline]
     fn in_ring(&self, frame: &Frame) -> bool {
-        self.socket.in_ring(frame)
+        self.queues.in_ring(frame)
     }
 
     fn quarantine(&mut self, frame: Frame) {
-        self.socket.quarantine(frame);
+        self.queues.quarantine(frame);
     }
 
     #[inline]
-    fn receive(&mut self, on: impl FnMut(Received)) -> usize {
-        self.socket.receive(on)
+    fn receive(&mut self, on: impl FnMut(usize, Received)) -> usize {
+        self.queues.receive(on)
     }
 
     #[inline]
-    fn refill(&mut self, frame: Frame) -> Result<(), Frame> {
-        self.socket.refill(frame)
+    fn refill(&mut self, place: usize, frame: Frame) -> Result<(), Frame> {
+        self.queues.refill(place, frame)
     }
 
     fn books(&self) -> Books {
-        self.socket.books()
+        self.queues.books()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let wake = self.socket.wait(Some(self.bell.as_fd()), timeout)?;
+        let wake = self.queues.wait(Some(self.bell.as_fd()), timeout)?;
         if wake.rung {
             self.bell.drain();
         }

@@ -34,7 +34,7 @@ enum Emitted {
 }
 
 impl<D: Device> Shard<D> {
-    /// One batch of each flow in turn, until nobody has more or the ring is full; then one submit and one kick.
+    /// One batch of each flow in turn, until nobody has more or the ring is full; then one submit and one kick a queue.
     pub(crate) fn emit(&mut self, now: Instant) {
         let mut visits = self.eager.len();
         while visits > 0 {
@@ -54,7 +54,10 @@ impl<D: Device> Shard<D> {
                 Emitted::RingFull => {
                     self.port.stats.ring_full += 1;
                     self.want(id);
-                    break;
+                    // Others may send by another queue; with one there is nothing left to visit for.
+                    if self.port.device.places() == 1 {
+                        break;
+                    }
                 }
             }
         }
@@ -69,13 +72,14 @@ impl<D: Device> Shard<D> {
 
 fn emit_flow<D: Device>(flow: &mut Flow, port: &mut Port<D>, config: &Config, now: Instant) -> Emitted {
     loop {
-        let room = port.tx_room().saturating_sub(CONTROL_ROOM);
+        let room = port.tx_room(flow.place).saturating_sub(CONTROL_ROOM);
         let share = share(flow, config, now);
         let budget = room.min(share);
         if let Some(transmit) = flow.connection.poll_transmit(now, budget, &Ring(&port.device)) {
             match transmit {
                 Transmit::Data(batch) => {
-                    let (frames, bytes) = stamp(batch, flow.id, &flow.template, &mut flow.ip_id, port, now);
+                    let (frames, bytes) =
+                        stamp(batch, flow.id, flow.place, &flow.template, &mut flow.ip_id, port, now);
                     flow.entered_ring(frames, bytes);
                     return Emitted::More;
                 }
@@ -123,6 +127,7 @@ fn share(flow: &Flow, config: &Config, now: Instant) -> usize {
 fn stamp<D: Device>(
     batch: Batch<'_, Payload>,
     id: FlowId,
+    place: usize,
     template: &Template,
     ip_id: &mut u16,
     port: &mut Port<D>,
@@ -145,7 +150,7 @@ fn stamp<D: Device>(
         *ip_id = ip_id.wrapping_add(1);
         template.stamp(port.umem.header_mut(&mut segment.frame.frame, header_len), &stamp);
         let len = header_len as u32 + segment.len;
-        port.push(now, &segment.frame.frame, len, id);
+        port.push(now, place, &segment.frame.frame, len, id);
         frames += 1;
         bytes += len;
     }
@@ -158,7 +163,7 @@ fn send_control<D: Device>(flow: &mut Flow, port: &mut Port<D>, control: &Contro
     let header = control.header(flow.ends.local.port(), flow.ends.remote.port());
     let mut len = 0;
     let template = &flow.template;
-    let sent = port.push_control(now, flow.id, |out| {
+    let sent = port.push_control(now, flow.place, flow.id, |out| {
         len = template.control(out, &header, &[]);
         len
     });

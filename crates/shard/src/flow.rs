@@ -35,6 +35,8 @@ pub(crate) enum Holder {
 pub(crate) struct Flow {
     pub(crate) id: FlowId,
     pub(crate) ends: Ends,
+    /// The queue that it sends by: the one its handshake was answered on.
+    pub(crate) place: usize,
     pub(crate) connection: Connection<Payload>,
     pub(crate) headers: TemplateSpec,
     /// Stamps data segments; made again when the handshake has settled their length.
@@ -103,6 +105,7 @@ impl Flow {
         Self {
             id,
             ends,
+            place: 0,
             connection,
             header_len: template.header_len(),
             template,

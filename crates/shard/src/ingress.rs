@@ -9,6 +9,7 @@ use xsend_wire::{ChecksumPolicy, ChecksumState, Packet};
 use xsend_xsk::Received;
 
 use crate::device::Device;
+use crate::flow::Holder;
 use crate::port::{Payload, Way};
 use crate::shard::Shard;
 use crate::table::Ends;
@@ -17,19 +18,19 @@ impl<D: Device> Shard<D> {
     /// ACKs in, engine updated.
     pub(crate) fn ingress(&mut self, now: Instant) {
         let mut batch = core::mem::take(&mut self.arrivals);
-        self.port.device.receive(|received| batch.push(received));
+        self.port.device.receive(|place, received| batch.push((place, received)));
         self.worked |= !batch.is_empty();
         self.port.stats.rx_frames += batch.len() as u64;
-        for received in batch.drain(..) {
-            self.arrive(received, now);
+        for (place, received) in batch.drain(..) {
+            self.arrive(place, received, now);
         }
         self.arrivals = batch;
     }
 
-    fn arrive(&mut self, received: Received, now: Instant) {
+    fn arrive(&mut self, place: usize, received: Received, now: Instant) {
         let Received { frame, offset, len, more } = received;
         self.port.capture_received(now, &frame, offset, len);
-        if more || core::mem::replace(&mut self.continued, more) {
+        if more || core::mem::replace(&mut self.continued[place], more) {
             // A packet in several chunks is larger than any MTU this shard was launched for.
             self.port.stats.rx_malformed += 1;
             self.port.give_back(frame);
@@ -49,7 +50,7 @@ impl<D: Device> Shard<D> {
                     remote: SocketAddr::new(ip.source, header.source),
                 };
                 let (at, len) = (offset + payload_offset as u32, payload.len() as u32);
-                return self.segment(ends, &header, frame, at, len, now);
+                return self.segment(place, ends, &header, frame, at, len, now);
             }
             Ok(Packet::Icmp(error)) => self.unreachable(&error, now),
             Ok(Packet::Other) => self.port.stats.rx_stray += 1,
@@ -58,8 +59,10 @@ impl<D: Device> Shard<D> {
         self.port.give_back(frame);
     }
 
+    #[allow(clippy::too_many_arguments, reason = "all of it is one received segment")]
     fn segment(
         &mut self,
+        place: usize,
         ends: Ends,
         header: &xsend_wire::tcp::Header,
         frame: xsend_xsk::Frame,
@@ -75,6 +78,9 @@ impl<D: Device> Shard<D> {
             port.give_back(frame);
             return;
         };
+        if matches!(flow.holder, Holder::Opening(_)) {
+            flow.place = place;
+        }
         // A received payload keeps its frame; when the flow holds as many as it may, or the pool runs dry, the bytes are refused
         // and the peer will send them again.
         // What is kept for the floors of writers is not for readers.

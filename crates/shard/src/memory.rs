@@ -91,11 +91,15 @@ fn receive(
 }
 
 impl<W: Wire> Device for MemoryDevice<W> {
-    fn tx_room(&mut self) -> usize {
+    fn places(&self) -> usize {
+        1
+    }
+
+    fn tx_room(&mut self, _place: usize) -> usize {
         self.ring - (self.staged + self.submitted.len() + self.completed.len()).min(self.ring)
     }
 
-    fn push(&mut self, frame: &Frame, len: u32) {
+    fn push(&mut self, _place: usize, frame: &Frame, len: u32) {
         let entered = self.ledger.enter_ring(frame);
         debug_assert!(entered, "frame {} pushed twice", frame.index());
         self.staged += 1;
@@ -110,7 +114,7 @@ impl<W: Wire> Device for MemoryDevice<W> {
         std::mem::take(&mut self.staged)
     }
 
-    fn kick(&mut self, _now_ns: u64) -> Kick {
+    fn kick(&mut self, _place: usize, _now_ns: u64) -> Kick {
         self.kicks += 1;
         if self.completing == Completing::Never {
             return Kick::Sent;
@@ -162,13 +166,13 @@ impl<W: Wire> Device for MemoryDevice<W> {
         self.ledger.quarantine(frame);
     }
 
-    fn receive(&mut self, on: impl FnMut(Received)) -> usize {
+    fn receive(&mut self, mut on: impl FnMut(usize, Received)) -> usize {
         let count = self.received.len();
-        self.received.drain(..).for_each(on);
+        self.received.drain(..).for_each(|received| on(0, received));
         count
     }
 
-    fn refill(&mut self, frame: Frame) -> Result<(), Frame> {
+    fn refill(&mut self, _place: usize, frame: Frame) -> Result<(), Frame> {
         if self.fill.len() >= self.fill_ring {
             return Err(frame);
         }

@@ -59,7 +59,8 @@ pub(crate) struct Port<D> {
     in_flight: Box<[Option<InFlight>]>,
     pub(crate) stats: Stats,
     pub(crate) tap: Option<Box<dyn Tap>>,
-    staged: usize,
+    /// Frames staged in this turn, by place.
+    staged: Box<[usize]>,
     /// A flow that was to be lent a frame in this turn, and found only those that are kept for others.
     pub(crate) pressed: Option<FlowId>,
 }
@@ -80,6 +81,7 @@ impl<D: Device> Port<D> {
         let mut pool = frames;
         // The stack hands out from its end: let that be the lowest frames.
         pool.reverse();
+        let staged = vec![0; device.places()].into_boxed_slice();
         let mut port = Self {
             device,
             tails: Tails::new(total),
@@ -89,7 +91,7 @@ impl<D: Device> Port<D> {
             pool,
             stats: Stats::default(),
             tap,
-            staged: 0,
+            staged,
             pressed: None,
         };
         port.top_up();
@@ -139,29 +141,30 @@ impl<D: Device> Port<D> {
         }
     }
 
-    /// How many more frames fit in the TX ring.
+    /// How many more frames fit in this queue's TX ring.
     #[inline]
-    pub(crate) fn tx_room(&mut self) -> usize {
-        self.device.tx_room()
+    pub(crate) fn tx_room(&mut self, place: usize) -> usize {
+        self.device.tx_room(place)
     }
 
     /// Stages a frame whose first `len` bytes are a whole packet of `flow`.
     #[inline]
-    pub(crate) fn push(&mut self, now: Instant, frame: &Frame, len: u32, flow: FlowId) {
+    pub(crate) fn push(&mut self, now: Instant, place: usize, frame: &Frame, len: u32, flow: FlowId) {
         self.in_flight[frame.index() as usize] = Some(InFlight { flow, bytes: len });
         self.capture(now, Direction::Sent, frame, xsend_xsk::PACKET_OFFSET, len);
-        self.device.push(frame, len);
-        self.staged += 1;
+        self.device.push(place, frame, len);
+        self.staged[place] += 1;
     }
 
     /// Builds a packet in a frame of its own and stages it. Says whether there was a frame and room for it.
     pub(crate) fn push_control(
         &mut self,
         now: Instant,
+        place: usize,
         flow: FlowId,
         build: impl FnOnce(&mut [u8]) -> usize,
     ) -> bool {
-        if self.tx_room() == 0 {
+        if self.tx_room(place) == 0 {
             self.stats.ring_full += 1;
             return false;
         }
@@ -170,7 +173,7 @@ impl<D: Device> Port<D> {
             return false;
         };
         let len = build(self.umem.payload_mut(&mut frame, 0));
-        self.push(now, &frame, len as u32, flow);
+        self.push(now, place, &frame, len as u32, flow);
         // Nobody keeps a control segment: a lost one is rebuilt, not repeated.
         self.give_back(frame);
         true
@@ -215,38 +218,49 @@ impl<D: Device> Port<D> {
         entry
     }
 
-    /// Step (4): everything staged goes out under one submit and one kick. Tells `on` whose frame the device reported as dropped, if
-    /// it did: a completion never means delivered.
+    /// Step (4): everything staged goes out under one submit and one kick a queue. Tells `on` whose frame the device reported as
+    /// dropped, if it did: a completion never means delivered.
+    pub(crate) fn flush(&mut self, now: Instant, mut on: impl FnMut(FlowId)) {
+        if self.staged.iter().any(|staged| *staged > 0) {
+            self.stats.frames += self.device.submit() as u64;
+        }
+        let due = self.device.next_kick_ns().is_some_and(|at| at <= now.as_nanos());
+        for place in 0..self.staged.len() {
+            let staged = core::mem::take(&mut self.staged[place]);
+            // Kicks follow work: an idle kick only steals time from the receiver.
+            if (staged > 0 || due)
+                && let Some(flow) = self.kick(place, now)
+            {
+                on(flow);
+            }
+        }
+    }
+
+    /// Kicks one queue; says whose frame was dropped, if one was.
     ///
     /// After a drop the rest stays in the ring until the next turn, or the device's own timer: whatever is full downstream needs a
     /// moment, and pushing on would only have it drop more.
-    pub(crate) fn flush(&mut self, now: Instant, mut on: impl FnMut(FlowId)) {
-        let staged = core::mem::take(&mut self.staged);
-        if staged > 0 {
-            self.stats.frames += self.device.submit() as u64;
-        } else if self.device.next_kick_ns().is_none_or(|at| at > now.as_nanos()) {
-            // Kicks follow work: an idle kick only steals time from the receiver.
-            return;
-        }
-        match self.device.kick(now.as_nanos()) {
+    fn kick(&mut self, place: usize, now: Instant) -> Option<FlowId> {
+        match self.device.kick(place, now.as_nanos()) {
             Kick::NotNeeded | Kick::Sent => {}
             Kick::Again => self.stats.kick_again += 1,
             Kick::Dropped(index) => {
                 self.stats.local_drops += 1;
-                if let Some(Some(entry)) = self.in_flight.get(index as usize) {
-                    on(entry.flow);
-                }
+                return self.in_flight.get(index as usize).copied().flatten().map(|entry| entry.flow);
             }
             Kick::Down | Kick::Gone | Kick::Failed(_) => self.stats.kick_failed += 1,
         }
+        None
     }
 
-    /// Keeps the fill ring full, so that an acknowledgement never finds it dry.
+    /// Keeps every fill ring full, so that an acknowledgement never finds it dry.
     pub(crate) fn top_up(&mut self) {
-        while let Some(frame) = self.take() {
-            if let Err(frame) = self.device.refill(frame) {
-                self.pool.push(frame);
-                break;
+        for place in 0..self.staged.len() {
+            while let Some(frame) = self.take() {
+                if let Err(frame) = self.device.refill(place, frame) {
+                    self.pool.push(frame);
+                    break;
+                }
             }
         }
     }

@@ -106,10 +106,10 @@ pub struct Shard<D: Device> {
     /// Flows to settle at the end of this turn.
     pub(crate) touched: Vec<FlowId>,
     pub(crate) marked: Vec<FlowId>,
-    pub(crate) arrivals: Vec<Received>,
+    pub(crate) arrivals: Vec<(usize, Received)>,
     completed: Vec<FlowId>,
-    /// The last received chunk was not the last of its packet.
-    pub(crate) continued: bool,
+    /// By place: the last received chunk was not the last of its packet.
+    pub(crate) continued: Box<[bool]>,
     pub(crate) worked: bool,
     pub(crate) housekeepers: Vec<Box<dyn Housekeeper>>,
     next_housekeeping: Instant,
@@ -125,7 +125,7 @@ impl<D: Device> Shard<D> {
         let Parts { device, umem, frames, config, secret, wake, tap } = parts;
         let (ringer, bell) = doorbell::channel(wake);
         let (caller, desk) = desk::channel(DESK, ringer.clone());
-        let flows = config.max_flows;
+        let (flows, places) = (config.max_flows, device.places());
         let shard = Self {
             marked: Vec::with_capacity(flows),
             completed: Vec::with_capacity(flows),
@@ -140,7 +140,7 @@ impl<D: Device> Shard<D> {
             secret,
             desk,
             bell,
-            continued: false,
+            continued: vec![false; places].into_boxed_slice(),
             worked: false,
             housekeepers: Vec::new(),
             next_housekeeping: Instant::ZERO,

@@ -55,12 +55,23 @@ fn a_queue_that_is_not_there_tells_how_many_are() {
 }
 
 #[test]
-fn an_interface_with_more_queues_than_are_owned_is_refused_with_the_cure() {
+fn an_interface_that_receives_by_more_queues_than_it_sends_is_refused_with_the_cure() {
     require_root!();
     let scene = Scene::with(Pair::builder().queues(2)).unwrap();
+    let link = &scene.pair.sender_link;
     let to = scene.pair.receiver_at(9000);
+    // The carrier goes for a moment when the queues change.
+    let up = format!("ip link show {link} | grep -q 'state UP'");
+    let change = |tx| {
+        scene
+            .pair
+            .sender
+            .shell(&format!("ethtool -L {link} tx {tx}; timeout 5 sh -c \"until {up}; do sleep 0.01; done\""))
+    };
+    change(1).unwrap();
     let done = scene.send(Drive::Inline, &[], small(&scene), to).unwrap();
-    assert_one_line(&done, &["2", "queues", "ethtool -L", &scene.pair.sender_link]);
+    assert_one_line(&done, &["2 queues", "ethtool -L", "rx 1 tx 1", link]);
+    change(2).unwrap();
     scene.assert_left_as_found();
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use xsend_host::{Device, Hardware, Link};
 use xsend_shard::{AfXdp, Config, Handle, Parts, Shard, Tap};
 use xsend_steer::{AttachMode, Steer};
-use xsend_xsk::{Mode, Socket, SocketConfig};
+use xsend_xsk::{Facts, Mode, Queues, SocketConfig};
 
 use crate::clock::Clock;
 use crate::drive::{Inline, Launched, Turner};
@@ -21,8 +21,14 @@ const LINK_HEADER: u32 = 14;
 const IP_TCP_HEADERS: u32 = 40;
 /// The smallest MSS that any IPv4 host must take (RFC 9293 3.7.1).
 const SMALLEST_MSS: u32 = 536;
-/// Frames of a sender that was not told how many, unless one stream's buffer asks for more.
-const FRAMES: u32 = 8192;
+/// Lendable frames of a sender that was not told how many, unless one stream's buffer asks for more. With one queue's fill ring and the
+/// reserve they make 8192.
+const USUAL_LENDABLE: u32 = 5888;
+/// Frames in all fill rings together, and the fewest in one: a burst of acknowledgements.
+const FILLED: u32 = 2048;
+const SMALLEST_FILL_RING: u32 = 256;
+/// The most queues of one sender.
+const MOST_QUEUES: u32 = 64;
 /// The fewest lendable frames that are worth while, for one stream.
 const SMALLEST_LENDABLE: u32 = 256;
 /// The most lendable frames: 512 MiB of 2 KiB chunks.
@@ -35,7 +41,7 @@ const CHUNKS: [u32; 2] = [2048, 4096];
 /// The settings of a sender, each with a default that suits one bulk flow.
 pub struct Builder {
     pub(crate) interface: String,
-    pub(crate) queue: Option<u32>,
+    pub(crate) queues: Option<Vec<u32>>,
     pub(crate) mode: Mode,
     pub(crate) attach: AttachMode,
     pub(crate) core: Option<usize>,
@@ -57,7 +63,7 @@ impl Builder {
     pub(crate) fn new(interface: &str) -> Self {
         Self {
             interface: interface.to_owned(),
-            queue: None,
+            queues: None,
             mode: Mode::Auto,
             attach: AttachMode::Native,
             core: None,
@@ -76,10 +82,10 @@ impl Builder {
         }
     }
 
-    /// The queue to own. Choose one on an interface with several only when something (an ntuple rule, say) brings the
-    /// acknowledgements there. Default: 0, on an interface that has no other.
-    pub fn queue(mut self, queue: u32) -> Self {
-        self.queue = Some(queue);
+    /// The queues to own, at most 64. Choose fewer than all only when something (an ntuple rule, say) brings the acknowledgements
+    /// there: what arrives at a queue that is not owned is lost. Default: all that the interface has.
+    pub fn queues(mut self, queues: impl IntoIterator<Item = u32>) -> Self {
+        self.queues = Some(queues.into_iter().collect());
         self
     }
 
@@ -146,7 +152,7 @@ impl Builder {
         self
     }
 
-    /// Frames of the shard, for all streams together. Default 8192 (16 MiB at MTU 1500), enough for 588 connections at once, or as many
+    /// Frames of the shard, for all streams together. Default 8192 with one queue (16 MiB at MTU 1500), enough for 588 connections at once, or as many
     /// more as one stream's [`sndbuf`](Self::sndbuf) needs. Chosen here, every ten more are a further connection.
     pub fn frames(mut self, frames: u32) -> Self {
         self.frames = Some(frames);
@@ -219,39 +225,53 @@ impl Builder {
         if link.hardware != Hardware::Ethernet {
             return Err(LaunchError::NotEthernet { interface: link.name });
         }
-        let queues = Device::of(&link)
-            .ok()
-            .and_then(|device| device.channels)
-            .map_or(link.rx_queues, |channels| channels.receiving());
-        if queues > 1 && self.queue.is_none() {
-            return Err(LaunchError::TooManyQueues { interface: link.name, queues });
-        }
-        let shape = self.shape(&link)?;
+        let (receiving, queues) = self.choose_queues(&link)?;
+        let shape = self.shape(&link, queues.len() as u32)?;
         let secret = secret().map_err(LaunchError::Randomness)?;
         // Before the socket: some drivers reset when a program is attached, and some transmit only with one.
-        let steer = Steer::attach(&link.name, self.attach, queues.max(1)).map_err(LaunchError::Attach)?;
-        let queue = self.queue.unwrap_or(0);
-        let (socket, umem, frames) = Socket::open(&SocketConfig {
+        let steer = Steer::attach(&link.name, self.attach, receiving).map_err(LaunchError::Attach)?;
+        let config = SocketConfig {
             interface: link.name.clone(),
-            queue,
             frames: shape.frames,
             chunk_bytes: shape.chunk_bytes,
+            fill_ring: shape.fill_ring,
+            rx_ring: shape.fill_ring,
             mode: self.mode,
             huge_pages: self.huge_pages,
             busy_poll_us: self.busy_poll_us,
             // A whole turn's frames with one system call; where the kernel cannot be told, it takes 32 a call.
             tx_budget: Some(TX_BUDGET),
             ..SocketConfig::default()
-        })
-        .map_err(LaunchError::Socket)?;
-        steer.add_socket(queue, socket.fd()).map_err(LaunchError::Steering)?;
-        let facts = socket.facts().clone();
-        let (device, wake) = AfXdp::new(socket).map_err(LaunchError::Resources)?;
+        };
+        let (sockets, umem, frames) = Queues::open(&config, &queues).map_err(LaunchError::Socket)?;
+        for (place, queue) in queues.iter().enumerate() {
+            steer.add_socket(*queue, sockets.socket(place).fd()).map_err(LaunchError::Steering)?;
+        }
+        let facts = sockets.socket(0).facts().clone();
+        let (device, wake) = AfXdp::new(sockets).map_err(LaunchError::Resources)?;
         let tap = self.tap.take();
         let (shard, handle) =
             Shard::new(Parts { device, umem, frames, config: shape.shard.clone(), secret, wake, tap });
-        let settings = self.settings(&link, &facts, &shape);
+        let settings = self.settings(&link, &queues, &facts, &shape);
         Ok((shard, self.common(handle, steer, link, shape, settings)))
+    }
+
+    /// How many queues receive, and which of them to own.
+    fn choose_queues(&self, link: &Link) -> Result<(u32, Vec<u32>), LaunchError> {
+        let channels = Device::of(link).ok().and_then(|device| device.channels);
+        let (receiving, transmitting) = channels.map_or((link.rx_queues, link.tx_queues), |channels| {
+            (channels.receiving(), channels.transmitting())
+        });
+        let receiving = receiving.max(1);
+        if let Some(queues) = &self.queues {
+            return Ok((receiving, queues.clone()));
+        }
+        // An AF_XDP socket both receives and sends by its queue.
+        if receiving > transmitting.max(1) || receiving > MOST_QUEUES {
+            let most = MOST_QUEUES.min(transmitting.max(1));
+            return Err(LaunchError::TooManyQueues { interface: link.name.clone(), queues: receiving, most });
+        }
+        Ok((receiving, (0..receiving).collect()))
     }
 
     fn common(
@@ -276,7 +296,7 @@ impl Builder {
     }
 
     /// What follows from the interface's MTU and the settings.
-    fn shape(&self, link: &Link) -> Result<Shape, LaunchError> {
+    fn shape(&self, link: &Link, queues: u32) -> Result<Shape, LaunchError> {
         let room = |chunk: u32| chunk - xsend_xsk::PACKET_OFFSET - LINK_HEADER;
         let asked = self.mss.map_or(link.mtu, |mss| mss.saturating_add(IP_TCP_HEADERS));
         let packet = asked.min(link.mtu);
@@ -318,11 +338,12 @@ impl Builder {
         }
         let defaults = Config::default();
         // Beside what streams are lent there are the fill ring and the reserve; half of the rest is kept for floors.
-        let apart = SocketConfig::default().fill_ring + defaults.reserve_frames as u32;
+        let fill_ring = (FILLED / queues.max(1)).next_power_of_two().clamp(SMALLEST_FILL_RING, FILLED);
+        let apart = fill_ring * queues + defaults.reserve_frames as u32;
         let stream_frames = self.sndbuf.div_ceil(mss);
         let lendable = match self.frames {
             Some(frames) => frames.saturating_sub(apart),
-            None => (FRAMES - apart).max((FRAMES - apart) / 2 + stream_frames),
+            None => USUAL_LENDABLE.max(USUAL_LENDABLE / 2 + stream_frames),
         };
         if lendable / 2 < stream_frames.min(SMALLEST_LENDABLE) || lendable > MOST_FRAMES {
             let (least, most) = (apart + 2 * SMALLEST_LENDABLE, apart + MOST_FRAMES);
@@ -334,7 +355,7 @@ impl Builder {
         }
         let max_flows = match self.frames {
             Some(_) => Config::flows_for(lendable as usize),
-            None => Config::flows_for((FRAMES - apart) as usize),
+            None => Config::flows_for(USUAL_LENDABLE as usize),
         };
         if self.frames.is_some() && lendable / 2 < stream_frames {
             let why = format!(
@@ -352,13 +373,20 @@ impl Builder {
             accept_partial_checksums: link.kind.is_some() || link.driver.as_deref() == Some("virtio_net"),
             ..defaults
         };
-        Ok(Shape { mss: mss as u16, chunk_bytes, frames: apart + lendable, shard })
+        Ok(Shape { mss: mss as u16, chunk_bytes, frames: apart + lendable, fill_ring, shard })
     }
 
-    fn settings(&self, link: &Link, facts: &xsend_xsk::Facts, shape: &Shape) -> Vec<(&'static str, String)> {
+    fn settings(
+        &self,
+        link: &Link,
+        queues: &[u32],
+        facts: &Facts,
+        shape: &Shape,
+    ) -> Vec<(&'static str, String)> {
+        let queues: Vec<_> = queues.iter().map(u32::to_string).collect();
         let mut settings = vec![
             ("interface", link.name.clone()),
-            ("queue", facts.queue.to_string()),
+            ("queues", queues.join(",")),
             ("mode", facts.mode.to_string()),
             ("xdp", self.attach.to_string()),
             ("mtu", link.mtu.to_string()),
@@ -387,6 +415,7 @@ struct Shape {
     mss: u16,
     chunk_bytes: u32,
     frames: u32,
+    fill_ring: u32,
     shard: Config,
 }
 

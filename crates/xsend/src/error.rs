@@ -27,12 +27,14 @@ pub enum LaunchError {
         /// The largest that works.
         most: u32,
     },
-    /// The interface has more queues than the one socket could own, so that acknowledgements might arrive elsewhere.
+    /// The interface receives by more queues than can be owned, so that acknowledgements might arrive elsewhere.
     TooManyQueues {
         /// The interface.
         interface: String,
         /// Its number of receive queues.
         queues: u32,
+        /// How many could be owned: an AF_XDP queue both receives and sends.
+        most: u32,
     },
     /// A setting makes no sense.
     Setting {
@@ -65,10 +67,10 @@ impl fmt::Display for LaunchError {
                 "{interface} has an MTU of {mtu}, and a segment must fit one frame of at most {most} bytes: ask for a smaller MSS, \
                  or lower it (ip link set {interface} mtu {most})"
             ),
-            Self::TooManyQueues { interface, queues } => write!(
+            Self::TooManyQueues { interface, queues, most } => write!(
                 f,
-                "{interface} has {queues} receive queues and this version owns one: reduce them \
-                 (ethtool -L {interface} combined 1, or rx 1 tx 1 on a veth and its peer)"
+                "{interface} receives by {queues} queues, of which {most} can be owned, since each must send too: make them as many \
+                 (ethtool -L {interface} combined {most}, or rx {most} tx {most})"
             ),
             Self::Setting { name, why } => write!(f, "{name}: {why}"),
             Self::Socket(error) => error.fmt(f),

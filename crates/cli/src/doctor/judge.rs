@@ -6,6 +6,7 @@ use xsend_host::{Channels, Device, Hardware, Link, XdpMode};
 use super::facts::Facts;
 use crate::args::{DoctorArgs, ModeArg};
 use crate::report;
+use crate::units::Queues;
 
 /// Packet memory that one queue takes by default, for judging the bound on locked memory.
 const PACKET_MEMORY: u64 = 16 << 20;
@@ -130,7 +131,7 @@ fn of_interface(
     };
     checks.push(self::link(link));
     checks.push(mtu(link, device));
-    checks.push(queue(link, device, args.queues));
+    checks.push(queues(link, device, args.queues.as_ref()));
     checks.push(program(link));
     checks.push(native(link, device, args.generic));
     checks.push(zero_copy(device, args.mode));
@@ -231,55 +232,51 @@ fn mtu(link: &Link, device: &Device) -> Check {
     }
 }
 
-fn queue(link: &Link, device: &Device, wanted: Option<u32>) -> Check {
-    let name = "queue";
+fn queues(link: &Link, device: &Device, wanted: Option<&Queues>) -> Check {
+    let name = "queues";
     let interface = &link.name;
-    let count = match device.channels {
-        Some(channels) => usable(channels),
-        None => link.rx_queues.min(link.tx_queues),
+    let (receiving, transmitting) = device
+        .channels
+        .map_or((link.rx_queues, link.tx_queues), |channels| (channels.receiving(), channels.transmitting()));
+    // An AF_XDP queue both receives and sends.
+    let count = receiving.min(transmitting);
+    let existing =
+        if count == 1 { "1 queue, number 0".to_owned() } else { format!("{count} queues, from number 0") };
+    let Some(wanted) = wanted else {
+        if receiving > count {
+            return Check::fail(
+                name,
+                format!(
+                    "{interface} receives by {receiving} queues and sends by {transmitting}: each must do both"
+                ),
+                format!("ethtool -L {interface} {}", as_many(device.channels, count)),
+            );
+        }
+        return Check::ok(name, format!("the interface has {existing}; all would be used"));
     };
-    let number = wanted.unwrap_or(0);
-    if number >= count {
-        let existing = if count == 1 {
-            "1 queue, number 0".to_owned()
-        } else {
-            format!("{count} queues, from number 0")
-        };
+    if let Some(number) = wanted.0.iter().find(|number| **number >= count) {
         return Check::fail(
             name,
             format!("{interface} has no queue {number}; it has {existing}"),
-            "choose one of them with --queues",
+            "choose among them with --queues",
         );
     }
-    let one = format!("ethtool -L {interface} {}", one_queue(device.channels));
-    // One socket owns one queue, and answers that arrive at another are dropped, since the kernel must not see them.
-    match (count, wanted) {
-        (1, _) => Check::ok(name, "the interface has one, and it would be used"),
-        (_, None) => Check::fail(
+    if (wanted.0.len() as u32) < receiving {
+        return Check::warn(
             name,
             format!(
-                "{interface} has {count} queues, and one is supported: the peer's answers might arrive at any"
+                "{receiving} queues, of which {wanted} would be used: the peer's answers must arrive there"
             ),
-            format!("{one}; or --queues N, if something brings the answers to queue N"),
-        ),
-        (_, Some(_)) => Check::warn(
-            name,
-            format!(
-                "{count} queues, of which {number} would be used: the peer's answers must arrive at that one"
-            ),
-            format!("only one queue is certain: {one}"),
-        ),
+            "leave --queues out to use all",
+        );
     }
+    Check::ok(name, format!("the interface has {existing}; all would be used"))
 }
 
-fn usable(channels: Channels) -> u32 {
-    channels.receiving().min(channels.transmitting())
-}
-
-fn one_queue(channels: Option<Channels>) -> &'static str {
+fn as_many(channels: Option<Channels>, count: u32) -> String {
     match channels {
-        Some(channels) if channels.combined == 0 => "rx 1 tx 1",
-        _ => "combined 1",
+        Some(channels) if channels.combined > 0 => format!("combined {count}"),
+        _ => format!("rx {count} tx {count}"),
     }
 }
 

@@ -2,6 +2,7 @@ use xsend_host::{Offloads, Privileges, XdpFeatures, XdpProgram};
 
 use super::*;
 use crate::args::OutputArgs;
+use crate::units;
 
 fn veth() -> Link {
     Link {
@@ -111,15 +112,18 @@ fn links_that_carry_nothing_fail() {
 }
 
 #[test]
-fn a_queue_that_is_not_there_fails_with_the_count() {
-    expect(&queue(&veth(), &device(), Some(7)), Verdict::Fail, "1 queue");
+fn queues_that_are_not_there_fail_with_the_count() {
+    let named = |text: &str| units::queues(text).unwrap();
+    expect(&queues(&veth(), &device(), Some(&named("7"))), Verdict::Fail, "1 queue");
     let four = Device { channels: Some(Channels { combined: 4, ..Channels::default() }), ..device() };
-    expect(&queue(&veth(), &four, Some(4)), Verdict::Fail, "4 queues");
-    expect(&queue(&veth(), &four, Some(3)), Verdict::Warn, "ethtool -L veth0 combined 1");
-    expect(&queue(&veth(), &four, None), Verdict::Fail, "--queues");
+    expect(&queues(&veth(), &four, Some(&named("2-4"))), Verdict::Fail, "4 queues");
+    expect(&queues(&veth(), &four, Some(&named("3"))), Verdict::Warn, "answers must arrive there");
+    expect(&queues(&veth(), &four, Some(&named("0-3"))), Verdict::Ok, "all would be used");
+    expect(&queues(&veth(), &four, None), Verdict::Ok, "4 queues");
     // Without channels the allocated queues are all that is known.
     let link = Link { rx_queues: 8, tx_queues: 2, ..veth() };
-    expect(&queue(&link, &Device::default(), Some(2)), Verdict::Fail, "2 queues");
+    expect(&queues(&link, &Device::default(), Some(&named("2"))), Verdict::Fail, "2 queues");
+    expect(&queues(&link, &Device::default(), None), Verdict::Fail, "rx 2 tx 2");
 }
 
 #[test]
@@ -167,8 +171,8 @@ fn jumbo_needs_multi_buffer() {
 
 #[test]
 fn checks_are_described_for_programs_too() {
-    let described = queue(&veth(), &device(), Some(7)).describe();
-    assert_eq!((&described["name"], &described["verdict"]), (&json!("queue"), &json!("fail")));
+    let described = queues(&veth(), &device(), Some(&units::queues("7").unwrap())).describe();
+    assert_eq!((&described["name"], &described["verdict"]), (&json!("queues"), &json!("fail")));
     assert!(described["remedy"].as_str().unwrap().contains("--queues"));
     assert_eq!(program_of(None).describe()["remedy"], Value::Null);
 }
