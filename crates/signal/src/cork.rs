@@ -160,8 +160,9 @@ impl Shard {
         // store could wipe out a cork set since the load, whose bytes this shard has not seen. Each retry is
         // one step of the writer.
         while seen != CLEAR {
+            // (D), pairs with (C)
             match throttled.compare_exchange(seen, CLEAR, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Completion::ReleaseCorked, // (D), pairs with (C)
+                Ok(_) => return Completion::ReleaseCorked,
                 Err(now) => seen = now,
             }
         }
