@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All checks, as continuous integration runs them: format, lints, build, tests, documentation, who may know whom,
-# the scripts, licences, and end to end over veth in network namespaces. Installs what is missing.
+# loom's models, the scripts, licences, and end to end over veth in network namespaces. Installs what is missing.
 #
 #   scripts/test.sh            everything
 #   scripts/test.sh --quick    without the end-to-end tests and the demonstration
@@ -67,6 +67,8 @@ documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no
 
 boundaries() { python3 scripts/boundaries.py --self-test && python3 scripts/boundaries.py; }
 
+mutants() { python3 scripts/mutants.py --self-test && python3 scripts/mutants.py --list; }
+
 scripts() {
     local file
     shellcheck -x scripts/*.sh .ci/run || return 1
@@ -91,6 +93,7 @@ demonstrations() {
 stage "format" cargo fmt --all --check
 stage "lints" cargo clippy --locked --workspace --all-targets -- -D warnings
 stage "who may know whom" boundaries
+stage "every memory order has its letter" mutants
 stage "scripts" scripts
 stage "documentation" documentation
 # With the tests' profile, so that the program under test keeps its assertions.
@@ -98,6 +101,7 @@ stage "build" cargo build --locked --profile test -p xsend-cli
 stage "tests" cargo test --locked --workspace --exclude xsend-testkit --no-fail-fast
 stage "tests of the test kit" cargo test --locked -p xsend-testkit --lib --bins --test kernel_send
 stage "its examples" cargo test --locked -p xsend-testkit --doc
+stage "loom's models, quick bounds" scripts/loom.sh --quick
 if [ "$quick" = no ]; then
     # Each test has namespaces of its own; two at a time, so that the machine and not the test waits.
     stage "end to end" cargo test --locked -p xsend-testkit --no-fail-fast --test 'e2e_*' -- --test-threads=2
