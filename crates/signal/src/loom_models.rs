@@ -40,9 +40,11 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
     explore_to(QUICK, DEEP, model);
 }
 
-/// Explores a model of several threads or many steps, one preemption less deep.
+/// Explores a model of several threads or many steps, one preemption less deep; two less with `XSEND_LOOM=deep`,
+/// because with four, two offerers and a sleeper run into a broken assertion of loom 0.7.3's own
+/// (`match_rmw_to_stores`, two stores of one modification order).
 fn explore_large(model: impl Fn() + Sync + Send + 'static) {
-    explore_to(QUICK - 1, DEEP - 1, model);
+    explore_to(QUICK - 1, DEEP - 2, model);
 }
 
 fn explore_to(quick: usize, deep: usize, model: impl Fn() + Sync + Send + 'static) {
