@@ -52,3 +52,27 @@ fn nothing_lies_in_the_backlog_of_a_listener_that_is_gone() {
         assert_eq!(tally.load(Ordering::Relaxed), 1, "a connection lies where nobody will look");
     });
 }
+
+/// The fence of the offer is another thread's than the one that lets go: it orders nothing for this one.
+#[test]
+fn an_offerer_may_end_on_another_thread_than_it_offered_on() {
+    explore(|| {
+        let (offerer, mut acceptor) = backlog::channel::<u32>(1);
+        let shard = thread::spawn(move || {
+            offerer.offer(1).unwrap();
+            offerer
+        });
+        let heir = thread::spawn(move || drop(shard.join().unwrap()));
+        let mut sum = 0;
+        loop {
+            match acceptor.try_accept() {
+                Some(Accepted::Ready(connection)) => sum += connection,
+                Some(Accepted::ShardsDead) => break,
+                Some(Accepted::TimedOut) => unreachable!(),
+                None => thread::yield_now(),
+            }
+        }
+        assert_eq!(sum, 1, "stale read: the end was seen before the last connection");
+        heir.join().unwrap();
+    });
+}
