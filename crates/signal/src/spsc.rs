@@ -1,9 +1,12 @@
 //! A bounded ring between two threads, for things that are moved and never copied: frames, chunks.
 //!
 //! Each side owns one index and keeps a cached copy of the other's, which it reads again only when the copy
-//! says full (or empty). The producer may put many items in and show them with one store. Whatever is still
-//! inside when both halves are gone is dropped; a producer left alone can take its items back first, so that
-//! no frame is lost with the application thread that held the other end.
+//! says full (or empty): the line it lies in is the other side's, and to look at it costs a transfer between
+//! cores. The producer may put many items in and show them with one store, the consumer takes many and gives
+//! their slots back with one; a batch is at most two runs of slots that lie side by side, which the compiler
+//! copies as vectors where items are plain. Whatever is still inside when both halves are gone is dropped; a
+//! producer left alone can take its items back first, so that no frame is lost with the application thread
+//! that held the other end.
 //!
 //! | letter | where | order | pairs with |
 //! |---|---|---|---|
@@ -33,7 +36,7 @@ struct Ring<T> {
     producer: AtomicU32,
     consumer: AtomicU32,
     /// A power of two of slots, at least `capacity`.
-    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    slots: Box<[Slot<T>]>,
     /// Most items at a time.
     capacity: usize,
 }
@@ -45,30 +48,43 @@ unsafe impl<T: Send> Send for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
+/// Room for one item. Whether there is one the indices tell.
+type Slot<T> = UnsafeCell<MaybeUninit<T>>;
+
+/// Puts an item into a slot.
+///
+/// # Safety
+/// The caller is the producer and the slot's index is outside `head..tail`.
+#[inline]
+unsafe fn write<T>(slot: &Slot<T>, item: T) {
+    // SAFETY: by the caller's promise nobody else touches this slot, and it holds no item.
+    slot.with_mut(|slot| unsafe { (*slot).write(item) });
+}
+
+/// Takes the item out of a slot.
+///
+/// # Safety
+/// The slot holds an item, the caller alone may take it, and counts it as taken.
+#[inline]
+unsafe fn read<T>(slot: &Slot<T>) -> T {
+    // SAFETY: by the caller's promise the slot is initialised and ours.
+    slot.with(|slot| unsafe { (*slot).assume_init_read() })
+}
+
 impl<T> Ring<T> {
     #[inline]
-    fn slot(&self, index: usize) -> &UnsafeCell<MaybeUninit<T>> {
+    fn slot(&self, index: usize) -> &Slot<T> {
         &self.slots[index & (self.slots.len() - 1)]
     }
 
-    /// Puts an item into a slot.
-    ///
-    /// # Safety
-    /// The caller is the producer and `index` is outside `head..tail`.
+    /// The `count` slots from `index` on: those up to the end of the ring, then those from its beginning.
     #[inline]
-    unsafe fn write(&self, index: usize, item: T) {
-        // SAFETY: by the caller's promise nobody else touches this slot, and it holds no item.
-        self.slot(index).with_mut(|slot| unsafe { (*slot).write(item) });
-    }
-
-    /// Takes the item out of a slot.
-    ///
-    /// # Safety
-    /// The slot at `index` holds an item, the caller alone may take it, and counts it as taken.
-    #[inline]
-    unsafe fn read(&self, index: usize) -> T {
-        // SAFETY: by the caller's promise the slot is initialised and ours.
-        self.slot(index).with(|slot| unsafe { (*slot).assume_init_read() })
+    fn runs(&self, index: usize, count: usize) -> [&[Slot<T>]; 2] {
+        let (before, from) = self.slots.split_at(index & (self.slots.len() - 1));
+        match count.checked_sub(from.len()) {
+            None | Some(0) => [&from[..count], &[]],
+            Some(wrapped) => [from, &before[..wrapped]],
+        }
     }
 }
 
@@ -79,7 +95,7 @@ impl<T> Drop for Ring<T> {
         let mut index = self.head.load(Ordering::Relaxed);
         while index != tail {
             // SAFETY: slots in head..tail hold items and nobody else is left to take them.
-            drop(unsafe { self.read(index) });
+            drop(unsafe { read(self.slot(index)) });
             index = index.wrapping_add(1);
         }
     }
@@ -153,7 +169,7 @@ impl<T: Send> Producer<T> {
             return Err(item);
         }
         // SAFETY: we are the producer, and there is room: `tail` is outside head..tail.
-        unsafe { self.ring.write(self.tail, item) };
+        unsafe { write(self.ring.slot(self.tail), item) };
         self.tail = self.tail.wrapping_add(1);
         Ok(())
     }
@@ -182,14 +198,44 @@ impl<T: Send> Producer<T> {
 
     /// Takes from `items` as many as fit, shows them with one store, and says how many. The iterator is not
     /// asked for an item that would not fit.
+    #[inline]
     pub fn push_batch(&mut self, items: impl IntoIterator<Item = T>) -> usize {
-        let room = self.room();
-        let first = self.tail;
-        for item in items.into_iter().take(room) {
-            // SAFETY: at most `room` items: `tail` is outside head..tail.
-            unsafe { self.ring.write(self.tail, item) };
-            self.tail = self.tail.wrapping_add(1);
+        /// Counts what was written also when the iterator panics: those items are staged.
+        struct Written<'a> {
+            tail: &'a mut usize,
+            count: usize,
         }
+        impl Drop for Written<'_> {
+            fn drop(&mut self) {
+                *self.tail = self.tail.wrapping_add(self.count);
+            }
+        }
+        let first = self.tail;
+        let mut items = items.into_iter();
+        let wanted = items.size_hint().1.unwrap_or(usize::MAX);
+        let room = match self.cached_room() {
+            enough if enough >= wanted => enough,
+            _ => self.room(),
+        };
+        let mut runs = self.ring.runs(self.tail, room);
+        if wanted <= runs[0].len() {
+            // All in one run: the iterator is then walked by value, and a slice's can be copied whole.
+            runs = [&[], runs[0]];
+        }
+        let mut written = Written { tail: &mut self.tail, count: 0 };
+        for (slot, item) in runs[0].iter().zip(&mut items) {
+            // SAFETY: we are the producer, and the runs are the `room` slots behind the tail.
+            unsafe { write(slot, item) };
+            written.count += 1;
+        }
+        if written.count == runs[0].len() {
+            for (slot, item) in runs[1].iter().zip(items) {
+                // SAFETY: as above, and every slot before this run has been written.
+                unsafe { write(slot, item) };
+                written.count += 1;
+            }
+        }
+        drop(written);
         self.publish();
         self.tail.wrapping_sub(first)
     }
@@ -214,7 +260,7 @@ impl<T: Send> Producer<T> {
         }
         self.publish(); // so that the shared indices never cross
         // SAFETY: the consumer is gone and (F) has ordered its reads before this; the slot is in head..tail.
-        let item = unsafe { self.ring.read(self.head) };
+        let item = unsafe { read(self.ring.slot(self.head)) };
         self.head = self.head.wrapping_add(1);
         self.ring.head.store(self.head, Ordering::Relaxed);
         Some(item)
@@ -225,6 +271,21 @@ impl<T: Send> Drop for Producer<T> {
     fn drop(&mut self) {
         self.publish();
         self.ring.producer.store(GONE, Ordering::Release); // (E), pairs with (F)
+    }
+}
+
+/// Gives the slots of a batch back, also when taking it panics: an item taken must not be taken twice.
+struct GiveBack<'a> {
+    shared: &'a AtomicUsize,
+    head: &'a mut usize,
+    taken: usize,
+}
+
+impl Drop for GiveBack<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        *self.head = self.head.wrapping_add(self.taken);
+        self.shared.store(*self.head, Ordering::Release); // (C), pairs with (D)
     }
 }
 
@@ -253,32 +314,64 @@ impl<T: Send> Consumer<T> {
             return None;
         }
         // SAFETY: the slot is in head..tail, ours to take; the store below counts it as taken.
-        let item = unsafe { self.ring.read(self.head) };
+        let item = unsafe { read(self.ring.slot(self.head)) };
         self.head = self.head.wrapping_add(1);
         self.ring.head.store(self.head, Ordering::Release); // (C), pairs with (D)
         Some(item)
     }
 
-    /// Takes up to `most` items, oldest first, giving all their slots back with one store. Returns how many.
-    pub fn pop_batch(&mut self, most: usize, mut take: impl FnMut(T)) -> usize {
-        /// Gives the slots back also when `take` panics: an item taken must not be taken twice.
-        struct GiveBack<'a, T: Send>(&'a mut Consumer<T>);
-        impl<T: Send> Drop for GiveBack<'_, T> {
-            fn drop(&mut self) {
-                self.0.ring.head.store(self.0.head, Ordering::Release); // (C), pairs with (D)
-            }
+    /// How many items to take when `most` are wanted. Reads the tail afresh only if the last reading has fewer.
+    #[inline]
+    fn available(&mut self, most: usize) -> usize {
+        match self.tail.wrapping_sub(self.head) {
+            enough if enough >= most => most,
+            _ => self.len().min(most),
         }
-        let count = self.len().min(most);
+    }
+
+    /// Takes up to `most` items, oldest first, giving all their slots back with one store. Returns how many.
+    #[inline]
+    pub fn pop_batch(&mut self, most: usize, mut take: impl FnMut(T)) -> usize {
+        let count = self.available(most);
         if count == 0 {
             return 0;
         }
-        let batch = GiveBack(self);
-        for _ in 0..count {
-            // SAFETY: the slot is in head..tail, ours to take; `batch` counts it as taken.
-            let item = unsafe { batch.0.ring.read(batch.0.head) };
-            batch.0.head = batch.0.head.wrapping_add(1);
-            take(item);
+        let runs = self.ring.runs(self.head, count);
+        let mut batch = GiveBack { shared: &self.ring.head, head: &mut self.head, taken: 0 };
+        for run in runs {
+            for slot in run {
+                // SAFETY: the slot is in head..tail, ours to take; `batch` counts it as taken.
+                let item = unsafe { read(slot) };
+                batch.taken += 1;
+                take(item);
+            }
         }
+        count
+    }
+
+    /// Takes up to `most` items, oldest first, to the end of `into`, giving all their slots back with one
+    /// store. Returns how many. Whole runs are copied: the fastest way to take many. Allocates only when `into`
+    /// has no room for what there is.
+    #[inline]
+    pub fn pop_into(&mut self, most: usize, into: &mut Vec<T>) -> usize {
+        let count = self.available(most);
+        if count == 0 {
+            return 0;
+        }
+        into.reserve(count);
+        let runs = self.ring.runs(self.head, count);
+        let mut batch = GiveBack { shared: &self.ring.head, head: &mut self.head, taken: 0 };
+        let (first, rest) = into.spare_capacity_mut().split_at_mut(runs[0].len());
+        for (run, places) in runs.into_iter().zip([first, rest]) {
+            for (slot, place) in run.iter().zip(places) {
+                // SAFETY: the slot is in head..tail, ours to take; `batch` counts it below, and nothing panics
+                // before.
+                place.write(unsafe { read(slot) });
+            }
+        }
+        batch.taken = count;
+        // SAFETY: `count` places behind the length were reserved and have been written.
+        unsafe { into.set_len(into.len() + count) };
         count
     }
 
@@ -299,5 +392,108 @@ impl<T: Send> Consumer<T> {
 impl<T: Send> Drop for Consumer<T> {
     fn drop(&mut self) {
         self.ring.consumer.store(GONE, Ordering::Release); // (E), pairs with (F)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod batch_tests {
+    use std::collections::VecDeque;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::tests::Random;
+
+    #[test]
+    fn a_batch_is_taken_behind_what_the_vector_holds() {
+        let (mut producer, mut consumer) = ring_from(5, usize::MAX - 2);
+        assert_eq!(producer.push_batch(1..=5), 5);
+        let mut into = vec![0];
+        assert_eq!(consumer.pop_into(0, &mut into), 0);
+        assert_eq!(consumer.pop_into(4, &mut into), 4);
+        assert_eq!(consumer.pop_into(4, &mut into), 1);
+        assert_eq!(consumer.pop_into(4, &mut into), 0);
+        assert_eq!(into, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(producer.room(), 5, "the slots came back");
+    }
+
+    #[test]
+    fn what_an_iterator_gave_before_it_panicked_is_staged() {
+        let items = Arc::new(());
+        let (mut producer, mut consumer) = ring_from(4, usize::MAX - 1);
+        let panics = (0..4).map(|n| {
+            assert!(n < 3, "the fourth one");
+            items.clone()
+        });
+        assert!(catch_unwind(AssertUnwindSafe(|| producer.push_batch(panics))).is_err());
+        assert_eq!((producer.staged(), consumer.len(), Arc::strong_count(&items)), (3, 0, 4));
+        producer.publish();
+        assert_eq!(consumer.len(), 3);
+        drop((producer, consumer));
+        assert_eq!(Arc::strong_count(&items), 1, "each was dropped, once");
+    }
+
+    /// Iterators that say too much, all there is, or nothing about their length, over every place of the wrap.
+    #[test]
+    fn batches_do_what_a_bounded_queue_does() {
+        for seed in 0..400 {
+            let mut random = Random::new(seed);
+            let capacity = 1 + random.below(9) as usize;
+            let (mut producer, mut consumer) = ring_from(capacity, usize::MAX - random.below(40) as usize);
+            let mut oracle = VecDeque::new();
+            for first in 0..300_u64 {
+                let room = capacity - oracle.len();
+                let wanted: Vec<u64> = (first..first + random.below(12)).collect();
+                let pushed = match random.below(3) {
+                    0 => producer.push_batch(wanted.iter().copied()),
+                    1 => producer.push_batch((first..first + 30).filter(|item| wanted.contains(item))),
+                    _ => {
+                        let mut left = wanted.iter().copied();
+                        producer.push_batch(std::iter::from_fn(|| left.next()))
+                    }
+                };
+                assert_eq!(pushed, wanted.len().min(room), "capacity {capacity}, seed {seed}");
+                oracle.extend(&wanted[..pushed]);
+
+                let most = random.below(12) as usize;
+                let expected: Vec<u64> = oracle.drain(..most.min(oracle.len())).collect();
+                let mut taken = Vec::new();
+                let count = match random.below(2) {
+                    0 => consumer.pop_into(most, &mut taken),
+                    _ => consumer.pop_batch(most, |item| taken.push(item)),
+                };
+                assert_eq!((count, taken), (expected.len(), expected));
+            }
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_batches {
+    use loom::thread;
+
+    use super::*;
+
+    /// The producer knows the head only from before the first batch was taken, and has to look again.
+    #[test]
+    fn batches_arrive_whole_through_a_ring_that_wraps() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let (mut producer, mut consumer) = ring_from::<Box<u32>>(2, usize::MAX);
+            let sender = thread::spawn(move || {
+                let mut next = 0;
+                while next < 3 {
+                    next += producer.push_batch((next..3).map(Box::new)) as u32;
+                    thread::yield_now();
+                }
+            });
+            let mut taken = Vec::new();
+            while taken.len() < 3 {
+                consumer.pop_into(2, &mut taken);
+                thread::yield_now();
+            }
+            assert!(taken.into_iter().map(|item| *item).eq(0..3));
+            sender.join().unwrap();
+        });
     }
 }
