@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-# Who may depend on whom (normal and build dependencies), by folder under crates/.
+# Who may depend on whom (normal and build dependencies), by folder under crates/, or at the top.
 MAY_KNOW = {
     "cli": {"xsend", "host"},
     "xsend": {"shard", "signal", "host", "steer", "xsk", "tcp", "wire"},
@@ -26,7 +26,10 @@ MAY_KNOW = {
     "host": {"wire"},
     "sim": {"tcp", "wire"},
     "testkit": set(),
+    "benches": {"signal", "wire"},
 }
+# The package outside crates/.
+AT_THE_TOP = {"benches"}
 # Tests may use these as well.
 TESTS_MAY_KNOW = {"testkit", "sim", "wire"}
 
@@ -124,7 +127,7 @@ def is_test(path):
 
 
 def check_sources(root):
-    for path in sorted((root / "crates").rglob("*.rs")):
+    for path in sorted(path for top in ("crates", *AT_THE_TOP) for path in (root / top).rglob("*.rs")):
         name = path.relative_to(root)
         if "target" in name.parts:
             continue
@@ -140,6 +143,11 @@ def check_sources(root):
             for found in pattern.finditer(text):
                 line = text.count("\n", 0, found.start()) + 1
                 yield f"{name}:{line}: {what} ({found.group().strip()}) does not belong here"
+
+
+def place(folder):
+    """Where a package of MAY_KNOW lies."""
+    return folder if folder in AT_THE_TOP else f"crates/{folder}"
 
 
 def check_dependencies(packages, root):
@@ -159,11 +167,11 @@ def check_dependencies(packages, root):
             if known is not None:
                 allowed = MAY_KNOW[folder] | (TESTS_MAY_KNOW if for_tests else set())
                 if known not in allowed and known != folder:
-                    yield f"crates/{folder}: may not depend on {known}"
+                    yield f"{place(folder)}: may not depend on {known}"
             elif not for_tests and folder in ALONE:
-                yield f"crates/{folder}: depends on {name}, and should depend on nothing from elsewhere"
+                yield f"{place(folder)}: depends on {name}, and should depend on nothing from elsewhere"
             if not for_tests and folder not in RESERVED.get(name, {folder}):
-                yield f"crates/{folder}: {name} is not for this crate"
+                yield f"{place(folder)}: {name} is not for this crate"
 
 
 def self_test():
@@ -185,9 +193,11 @@ def self_test():
             {"name": "clap", "kind": None}, {"name": "xsk-rs", "kind": None}]},
         {"name": "xsend-testkit", "manifest_path": "/r/crates/testkit/Cargo.toml", "dependencies": []},
         {"name": "xsend-new", "manifest_path": "/r/crates/new/Cargo.toml", "dependencies": []},
+        {"name": "xsend-benches", "manifest_path": "/r/benches/Cargo.toml", "dependencies": [
+            {"name": "xsend-xsk", "kind": "dev"}, {"name": "clap", "kind": "dev"}]},
     ]
     found = list(check_dependencies(packages, pathlib.Path("/r")))
-    assert [line.split(":")[0] for line in found] == ["crates/tcp", "crates/tcp", "crates/xsk", "crates/new"], found
+    assert [line.split(":")[0] for line in found] == ["crates/tcp", "crates/tcp", "crates/xsk", "crates/new", "benches"], found
 
 
 def main():
