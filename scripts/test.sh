@@ -67,7 +67,7 @@ documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no
 
 boundaries() { python3 scripts/boundaries.py --self-test && python3 scripts/boundaries.py; }
 
-mutants() { python3 scripts/mutants.py --self-test && python3 scripts/mutants.py --list; }
+mutants() { python3 scripts/mutants.py --self-test && python3 scripts/mutants.py --check docs/memory-ordering.md; }
 
 scripts() {
     local file
@@ -102,6 +102,7 @@ stage "tests" cargo test --locked --workspace --exclude xsend-testkit --no-fail-
 stage "tests of the test kit" cargo test --locked -p xsend-testkit --lib --bins --test kernel_send
 stage "its examples" cargo test --locked -p xsend-testkit --doc
 stage "loom's models, quick bounds" scripts/loom.sh --quick
+stage "loom rejects every mutant" scripts/loom.sh --mutants
 if [ "$quick" = no ]; then
     # Each test has namespaces of its own; two at a time, so that the machine and not the test waits.
     stage "end to end" cargo test --locked -p xsend-testkit --no-fail-fast --test 'e2e_*' -- --test-threads=2

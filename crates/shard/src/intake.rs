@@ -92,22 +92,18 @@ impl<D: Device> Shard<D> {
     }
 }
 
-/// Takes what the stream has filled, up to a frame that may still grow: that one is the tail, and waits for the emit step to
-/// decide whether to seal it.
+/// Takes what the stream has filled. A last frame that may still grow becomes the tail, and waits for the emit step to decide
+/// whether to seal it.
 pub(crate) fn take_filled<D: Device>(flow: &mut Flow, port: &mut Port<D>, now: Instant) {
-    loop {
-        if let Some(tail) = flow.tail.as_ref() {
-            let Holder::Open(end) = &mut flow.holder else { return };
-            // The next frame comes only after its writer has left this one, sealed or not.
-            if end.filled.is_empty() && !port.tails.read(tail.index()).marks.has(Marks::SEALED) {
-                return;
-            }
-            flow.queue_tail(&port.tails, now);
-        }
-        let Holder::Open(end) = &mut flow.holder else { return };
-        let Some(frame) = end.filled.pop() else { return };
-        flow.lent -= 1;
+    let Holder::Open(end) = &mut flow.holder else { return };
+    let mut filled = core::mem::take(&mut port.filled);
+    if end.filled.pop_into(usize::MAX, &mut filled) > 0 {
+        flow.lent -= filled.len();
         flow.filled_at = now;
+    }
+    for frame in filled.drain(..) {
+        // The next frame comes only after its writer has left this one, sealed or not.
+        flow.queue_tail(&port.tails, now);
         let word = port.tails.read(frame.index());
         let sealed = word.marks.has(Marks::SEALED);
         if sealed && word.len == 0 {
@@ -121,6 +117,10 @@ pub(crate) fn take_filled<D: Device>(flow: &mut Flow, port: &mut Port<D>, now: I
         } else {
             flow.tail = Some(frame);
         }
+    }
+    port.filled = filled;
+    if flow.tail.as_ref().is_some_and(|tail| port.tails.read(tail.index()).marks.has(Marks::SEALED)) {
+        flow.queue_tail(&port.tails, now);
     }
 }
 

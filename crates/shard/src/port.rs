@@ -59,6 +59,8 @@ pub(crate) struct Port<D> {
     in_flight: Box<[Option<InFlight>]>,
     pub(crate) stats: Stats,
     pub(crate) tap: Option<Box<dyn Tap>>,
+    /// Frames just taken from a stream: empty between calls, kept for its memory.
+    pub(crate) filled: Vec<Frame>,
     /// Frames staged in this turn, by place.
     staged: Box<[usize]>,
     /// A flow that was to be lent a frame in this turn, and found only those that are kept for others.
@@ -86,6 +88,7 @@ impl<D: Device> Port<D> {
             device,
             tails: Tails::new(total),
             limbo: VecDeque::with_capacity(total as usize),
+            filled: Vec::with_capacity(total as usize),
             in_flight: vec![None; total as usize].into_boxed_slice(),
             umem,
             pool,
