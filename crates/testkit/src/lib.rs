@@ -2,8 +2,9 @@
 //! badly on demand, deterministic payloads, guarded child processes, and checks that an interface was left as it
 //! was found.
 //!
-//! Nothing here is part of what people install: the other crates use it as a dev-dependency only. The one binary,
-//! `kernel-send`, is the kernel's own TCP sender that the demonstration compares with.
+//! Nothing here is part of what people install: the other crates use it as a dev-dependency only. It has two binaries:
+//! `kernel-send` is the kernel's own TCP sender that the demonstration compares with, and `impaired` is the link of
+//! [`impaired`] that delays, loses, reorders and so on, for tests and by hand.
 //!
 //! # What a test looks like
 //!
@@ -31,6 +32,7 @@
 
 pub mod bystander;
 pub mod capture;
+pub mod impaired;
 pub mod link;
 pub mod names;
 pub mod namespace;
@@ -45,6 +47,7 @@ pub mod scratch;
 mod shell;
 
 pub use bystander::Bystander;
+pub use impaired::{ImpairedLink, Impairments, Link, Probability};
 pub use link::{InterfaceState, assert_no_xdp_program, xdp_program};
 pub use namespace::Namespace;
 pub use pair::{Builder, Pair};

@@ -1,12 +1,13 @@
 //! Two namespaces joined by veth, set up so that the receiving end behaves like another host.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::{fs, io};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::Namespace;
+use crate::impaired::{ImpairedLink, Link, wiring};
 use crate::names::Group;
 
 // RFC 2544 C.2.2: addresses for measuring network devices, which no network routes.
@@ -17,6 +18,9 @@ const ROUTER_FAR: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 3);
 const RECEIVER_FAR: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
 const ABSENT: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 99);
 const SILENT: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 98);
+// RFC 4193: for this network alone.
+const SENDER_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+const RECEIVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
 /// What a [`Pair`] is to be like; start with [`Pair::builder`].
 #[derive(Clone, Debug)]
@@ -29,6 +33,8 @@ pub struct Builder {
     receiver_core: Option<usize>,
     router: Option<u32>,
     silent_neighbour: bool,
+    impaired: Option<Link>,
+    fixed_neighbours: bool,
 }
 
 impl Builder {
@@ -89,8 +95,30 @@ impl Builder {
         self
     }
 
+    /// Puts an impaired link between the two: [`Pair::impaired`]. Both ends then have an IPv6 address too, and
+    /// neither leaves checksums or segmentation to its device.
+    ///
+    /// The program `impaired` must have been built: `cargo build -p xsend-testkit --bins`, or a test of this crate.
+    #[must_use]
+    pub fn impaired(mut self, link: Link) -> Self {
+        self.impaired = Some(link);
+        self
+    }
+
+    /// Over an impaired link, both ends know each other's MAC address from the beginning, and the multicast that IPv6
+    /// sends of its own passes unharmed: the link's seed is then about the test's own frames alone, and means the same
+    /// every time.
+    #[must_use]
+    pub fn fixed_neighbours(mut self) -> Self {
+        self.fixed_neighbours = true;
+        self
+    }
+
     /// Makes it. Whatever had been made by the time of an error is removed again.
     pub fn build(self) -> io::Result<Pair> {
+        if let Some(link) = &self.impaired {
+            return self.build_impaired(link);
+        }
         let group = Group::next();
         let (a, b) = (group.member('a'), group.member('b'));
         let sender = Namespace::create(a.clone())?;
@@ -115,13 +143,65 @@ impl Builder {
             sender.ip(&format!("neigh add {SILENT} lladdr 02:00:00:00:00:98 nud permanent dev {a}"))?;
         }
         Ok(Pair {
+            impaired: None,
             sender,
             receiver,
             router,
             sender_addr: IpAddr::V4(SENDER),
             receiver_addr: IpAddr::V4(receiver_addr),
+            sender_addr_v6: None,
+            receiver_addr_v6: None,
             sender_link: a,
             peer_link: peer,
+            receiver_link: b,
+        })
+    }
+
+    fn build_impaired(&self, link: &Link) -> io::Result<Pair> {
+        if self.router.is_some() {
+            let text = "a pair has a router or an impaired link, not both";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let group = Group::next();
+        let (a, b) = (group.member('a'), group.member('b'));
+        let (near, far) = (group.member('n'), group.member('f'));
+        let sender = Namespace::create(a.clone())?;
+        let receiver = Namespace::create(b.clone())?;
+        let middle = Namespace::create(group.member('m'))?;
+        let (mtu, queues) = (self.mtu, self.queues);
+        wiring::join(&middle, wiring::Side { host: &sender, link: &a, port: &near, mtu, queues })?;
+        wiring::join(&middle, wiring::Side { host: &receiver, link: &b, port: &far, mtu, queues })?;
+        let orphans = [sender.name(), receiver.name(), middle.name()];
+        receiver.shell(&format!("ethtool -K {b} gro on"))?;
+        // Ready before the ends have addresses: what they say first counts as well.
+        let (ports, spare) = ((near.as_str(), far.as_str()), self.fixed_neighbours);
+        let impaired = ImpairedLink::start(&middle, ports, link, mtu, spare, &orphans)?;
+        wiring::set_up(&sender, &a, SENDER, SENDER_V6)?;
+        wiring::set_up(&receiver, &b, RECEIVER, RECEIVER_V6)?;
+        if self.fixed_neighbours {
+            wiring::introduce(&sender, &a, &receiver, &b, [RECEIVER.into(), RECEIVER_V6.into()])?;
+            wiring::introduce(&receiver, &b, &sender, &a, [SENDER.into(), SENDER_V6.into()])?;
+        }
+        if self.silent_neighbour {
+            sender.ip(&format!("neigh add {SILENT} lladdr 02:00:00:00:00:98 nud permanent dev {a}"))?;
+        }
+        if self.threaded_napi {
+            receiver.shell(&format!("echo 1 > /sys/class/net/{b}/threaded"))?;
+            if let Some(core) = self.receiver_core {
+                pin_napi(&b, core)?;
+            }
+        }
+        Ok(Pair {
+            impaired: Some(impaired),
+            sender,
+            receiver,
+            router: Some(middle),
+            sender_addr: IpAddr::V4(SENDER),
+            receiver_addr: IpAddr::V4(RECEIVER),
+            sender_addr_v6: Some(IpAddr::V6(SENDER_V6)),
+            receiver_addr_v6: Some(IpAddr::V6(RECEIVER_V6)),
+            sender_link: a,
+            peer_link: near,
             receiver_link: b,
         })
     }
@@ -184,19 +264,25 @@ fn pin_napi(link: &str, core: usize) -> io::Result<()> {
 /// A sender's and a receiver's namespace and what joins them; all removed on drop.
 #[derive(Debug)]
 pub struct Pair {
+    /// The link between them, where an impaired one was asked for. First, so that it ends before its interfaces do.
+    pub impaired: Option<ImpairedLink>,
     /// Where xsend runs.
     pub sender: Namespace,
     /// Where the receiver runs.
     pub receiver: Namespace,
-    /// The router between them, where one was asked for.
+    /// The namespace between them: a router's where one was asked for, or the impaired link's.
     pub router: Option<Namespace>,
     /// The sender's address.
     pub sender_addr: IpAddr,
     /// The receiver's address.
     pub receiver_addr: IpAddr,
+    /// The sender's IPv6 address, over an impaired link.
+    pub sender_addr_v6: Option<IpAddr>,
+    /// The receiver's IPv6 address, over an impaired link.
+    pub receiver_addr_v6: Option<IpAddr>,
     /// The sender's interface.
     pub sender_link: String,
-    /// The other end of the sender's veth: the receiver's interface, or the router's near one.
+    /// The other end of the sender's veth: the receiver's interface, or the near one of what is between.
     pub peer_link: String,
     /// The receiver's interface.
     pub receiver_link: String,
@@ -214,6 +300,25 @@ impl Pair {
             receiver_core: None,
             router: None,
             silent_neighbour: false,
+            impaired: None,
+            fixed_neighbours: false,
+        }
+    }
+
+    /// A pair with an impaired link between, as [`Builder::impaired`], and nothing else out of the ordinary.
+    pub fn over(link: Link) -> Builder {
+        Self::builder().impaired(link)
+    }
+
+    /// The link, of a pair that has an impaired one.
+    ///
+    /// # Panics
+    /// When this pair has none.
+    #[track_caller]
+    pub fn link(&self) -> &ImpairedLink {
+        match &self.impaired {
+            Some(link) => link,
+            None => panic!("a plain pair was asked for its impaired link"),
         }
     }
 
