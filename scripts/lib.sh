@@ -114,6 +114,49 @@ make_pair() {
     ip netns exec "$b" sh -c "echo 1 > /sys/class/net/$b/threaded"
 }
 
+# shellcheck disable=SC2034 # used by the scripts that source this
+SENDER_ADDR_V6=fd00::1 RECEIVER_ADDR_V6=fd00::2
+
+# make_impaired_pair NAME MTU: namespaces NAME-a and NAME-b as above, and NAME-m between them with one end of a veth to
+# each, NAME-n and NAME-f, for a link to run between. Everything is up, and nobody has an address yet.
+#
+# What crosses is what would be on a wire: both hosts make whole checksums and cut their segments themselves, and nothing
+# in the middle joins any.
+make_impaired_pair() {
+    local name=$1 mtu=$2 side port ns queues="numtxqueues 1 numrxqueues 1"
+    for side in a b m; do
+        ns=$name-$side
+        ip netns add "$ns"
+        ip netns exec "$ns" sh -c 'echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6'
+        ip -n "$ns" link set lo up
+    done
+    for side in a b; do
+        if [ "$side" = a ]; then port=$name-n; else port=$name-f; fi
+        ns=$name-$side
+        # shellcheck disable=SC2086 # several words
+        ip link add "$ns" netns "$ns" mtu "$mtu" $queues type veth peer name "$port" netns "$name-m" mtu "$mtu" $queues
+        ip netns exec "$ns" ethtool -K "$ns" tx off tso off >/dev/null
+        ip netns exec "$name-m" ethtool -K "$port" tx off tso off gro off lro off >/dev/null
+    done
+    ip netns exec "$name-b" ethtool -K "$name-b" gro on >/dev/null
+    ip -n "$name-m" link set "$name-n" up
+    ip -n "$name-m" link set "$name-f" up
+    ip -n "$name-a" link set "$name-a" up
+    ip -n "$name-b" link set "$name-b" up
+    ip netns exec "$name-b" sh -c "echo 1 > /sys/class/net/$name-b/threaded"
+}
+
+# address_impaired_pair NAME: gives both hosts their addresses, IPv4 and IPv6.
+address_impaired_pair() {
+    local ns addr addr_v6
+    for ns in "$1-a" "$1-b"; do
+        if [ "$ns" = "$1-a" ]; then addr=$SENDER_ADDR addr_v6=$SENDER_ADDR_V6; else addr=$RECEIVER_ADDR addr_v6=$RECEIVER_ADDR_V6; fi
+        ip netns exec "$ns" sh -c "cd /proc/sys/net/ipv6/conf/$ns && echo 0 > accept_dad && echo 0 > disable_ipv6"
+        ip -n "$ns" address add "$addr/24" dev "$ns"
+        ip -n "$ns" address add "$addr_v6/64" dev "$ns" nodad
+    done
+}
+
 # Removes a namespace of ours; what still runs inside is ended first.
 remove_namespace() {
     local pid
