@@ -56,6 +56,7 @@ start_link() {
     local name=$1 mtu=$2 log pid
     shift 2
     log=$(log_file "$name")
+    : >"$log"
     # `ip netns exec` becomes the program it runs, and setsid too: the process id stays the same.
     setsid ip netns exec "$name-m" "$IMPAIRED" --mtu "$mtu" "$@" "$name-n" "$name-f" </dev/null >"$log" 2>&1 &
     pid=$!

@@ -25,6 +25,9 @@ use crate::names;
 /// Ethernet and one VLAN tag more than the MTU.
 const FRAME_OVERHEAD: usize = 18;
 
+/// How late a frame may be for the sake of the next ones.
+const TIMER_SLACK_NS: u64 = 30_000;
+
 /// How long after an interface had no room it is tried again.
 const RETRY_NS: u64 = 50_000;
 
@@ -184,8 +187,8 @@ pub fn run(options: &Options) -> io::Result<Counters> {
     signals.add(Signal::SIGINT);
     signals.thread_block()?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    // The default of 50 us would be added to every delay.
-    set_timerslack(1)?;
+    // A frame of a gigabit link is due every 12 us: a little late they leave several at once, for a third less CPU.
+    set_timerslack(TIMER_SLACK_NS)?;
     let mut forwarder = Forwarder::open(options)?;
     // Nobody may be there to read it: then standard input says so too, and there is something to clean up.
     let _ = writeln!(io::stderr(), "ready");

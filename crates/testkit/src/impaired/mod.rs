@@ -20,7 +20,7 @@
 //!
 //! # What it carries
 //!
-//! On the machine this was written on, a second of one core moves 4 to 5 Gbit of 1500-byte frames with their
+//! On the machine this was written on, a second of one core moves 3 to 5 Gbit of 1500-byte frames with their
 //! acknowledgements, and 10 Gbit and more of larger ones. Nineteen parts of twenty are the kernel's way in and out, and
 //! with a kernel sender also what that does when it gets the acknowledgements, since veth delivers on the core that sends.
 //!
