@@ -11,12 +11,32 @@ pub enum Algorithm {
     Reno,
 }
 
+/// When and how often a silent peer is asked whether it is still there (RFC 9293 3.8.4). The defaults are Linux's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// How long the peer may be silent before it is asked for the first time.
+    pub idle: Duration,
+    /// How long each answer is waited for.
+    pub interval: Duration,
+    /// How often it is asked before the connection ends; a user timeout takes the place of this number.
+    pub probes: u32,
+}
+
+impl Default for KeepAlive {
+    fn default() -> KeepAlive {
+        KeepAlive { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 }
+    }
+}
+
 /// Settings of a connection. The defaults are Linux's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Largest TCP payload plus options that the interface carries, in bytes: its MTU less 40 for IPv4. It is
     /// also what the SYN's MSS option says.
     pub mss: u16,
+    /// Below this, in the same unit, no report of a smaller path MTU shrinks segments (RFC 5927 section 7.2):
+    /// 536 for IPv4, 1220 for IPv6.
+    pub min_mss: u16,
     /// Receive buffer in bytes, thus the largest window offered; at most 1 GiB (RFC 7323 2.3).
     pub recv_window_bytes: u32,
     /// Offer window scaling (RFC 7323).
@@ -41,10 +61,14 @@ pub struct Config {
     pub max_rto: Duration,
     /// How often the SYN is retransmitted before the attempt is given up.
     pub syn_retries: u32,
+    /// How often the SYN-ACK of an accepted connection is retransmitted before the peer's attempt is given up.
+    pub syn_ack_retries: u32,
     /// How many time-outs in a row, or window probes without an answer, end the connection.
     pub retries: u32,
     /// End the connection when data stays unacknowledged for this long (RFC 5482).
     pub user_timeout: Option<Duration>,
+    /// Ask a silent peer whether it is still there; RFC 9293 3.8.4 wants this off unless asked for.
+    pub keep_alive: Option<KeepAlive>,
     /// Shortest delay of an acknowledgment.
     pub delayed_ack_min: Duration,
     /// Longest delay of an acknowledgment; RFC 9293 3.8.6.3 allows at most 500 ms.
@@ -73,6 +97,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             mss: 1460,
+            min_mss: 536,
             recv_window_bytes: 131_072,
             window_scaling: true,
             timestamps: true,
@@ -85,8 +110,10 @@ impl Default for Config {
             initial_rto: Duration::from_secs(1),
             max_rto: Duration::from_secs(120),
             syn_retries: 6,
+            syn_ack_retries: 5,
             retries: 15,
             user_timeout: None,
+            keep_alive: None,
             delayed_ack_min: Duration::from_millis(40),
             delayed_ack_max: Duration::from_millis(200),
             quick_acks: 16,

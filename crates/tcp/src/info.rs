@@ -74,6 +74,8 @@ pub struct Info {
     pub duplicates_reported: u64,
     /// Window probes sent.
     pub window_probes: u64,
+    /// Keep-alive probes sent (RFC 9293 3.8.4).
+    pub keep_alive_probes: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenge_acks: u64,
     /// Segments refused by the timestamp check (RFC 7323 section 5).
@@ -86,4 +88,8 @@ pub struct Info {
     pub local_drops: u64,
     /// Soft ICMP errors that did not end the connection.
     pub soft_errors: u64,
+    /// Times that the segments shrank because a router found one too large (RFC 1191, RFC 8201).
+    pub too_big_obeyed: u64,
+    /// Reports of that kind that were not believed (RFC 5927 section 7).
+    pub too_big_ignored: u64,
 }

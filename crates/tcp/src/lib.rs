@@ -53,6 +53,7 @@ mod connection;
 mod delayed_ack;
 mod info;
 mod isn;
+mod listen;
 mod pacing;
 mod queue;
 mod receive;
@@ -64,10 +65,12 @@ mod time;
 mod timestamps;
 mod transmit;
 
-pub use config::{Algorithm, Config, Seed};
-pub use connection::{Connection, Event, Outcome, State, Unreachable};
+pub use config::{Algorithm, Config, KeepAlive, Seed};
+pub use connection::{Connection, Event, Outcome, State, TimeOut, TimeOutCause, TooBig, Unreachable};
 pub use info::Info;
 pub use isn::{initial_sequence, timestamp_offset};
+pub(crate) use listen::is_request;
+pub use listen::{Heard, listen, reset_for};
 pub use time::Instant;
 pub use transmit::{Batch, Control, NoRing, SegmentOut, Segments, Transmit, TxRing};
 

@@ -130,6 +130,8 @@ pub(crate) struct Bounds {
     pub(crate) window_end: Seq,
     /// How far apart two copies are sent to be [`mark::DISTINCT`].
     pub(crate) distinct_after: Duration,
+    /// The longest segment that the path carries, in bytes of payload.
+    pub(crate) longest: u32,
 }
 
 /// The ring and its scoreboard; the scoreboard's methods are in `scoreboard.rs`.
@@ -212,6 +214,11 @@ impl<F> SendQueue<F> {
         if self.nxt < self.end() { self.at(self.nxt).seq } else { self.end_seq }
     }
 
+    /// Number of the first byte of the first segment that is not acknowledged whole.
+    pub(crate) fn una_seq(&self) -> Seq {
+        self.records.get(self.slot(self.una)).map_or(self.end_seq, |record| record.seq)
+    }
+
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
         self.nxt < self.end()
@@ -236,22 +243,34 @@ impl<F> SendQueue<F> {
         self.end_seq += len;
     }
 
-    /// Shortens the first unsent segment to `head_len` and puts `tail`, which holds the rest, behind it.
-    pub(crate) fn split_unsent(&mut self, head_len: u32, tail: F) {
-        let slot = self.slot(self.nxt);
+    /// Shortens a segment that is not sacked to `head_len` and puts `tail`, which holds the rest, behind it. Of a
+    /// sent segment both parts have the same fate.
+    pub(crate) fn split(&mut self, position: u64, head_len: u32, tail: F) {
+        let slot = self.slot(position);
         let Some(head) = self.records.get_mut(slot) else { return };
-        debug_assert!(0 < head_len && head_len < head.len);
+        debug_assert!(0 < head_len && head_len < head.len && head.marks & mark::SACKED == 0);
         let rest = Record {
             frame: tail,
             seq: head.seq + head_len,
-            sent_at: Instant::ZERO,
+            sent_at: head.sent_at,
             len: head.len - head_len,
             sacked_run: 0,
-            marks: head.marks & mark::PUSH,
+            marks: head.marks,
         };
         head.len = head_len;
         head.marks &= !mark::PUSH;
+        if position < self.nxt {
+            self.nxt += 1;
+            self.counts.add(rest.marks);
+        }
         self.records.insert(slot + 1, rest);
+        // What lies behind has moved by one.
+        let [first, second, third] = &mut self.highest_sacked;
+        for known in [first, second, third, &mut self.lost_end, &mut self.rexmit, &mut self.early] {
+            if *known > position {
+                *known += 1;
+            }
+        }
     }
 
     /// The records from `slot` on, in the two pieces of the ring: plain slices make tight loops.
@@ -309,6 +328,7 @@ impl<F> SendQueue<F> {
             // The first one was chosen by the caller; the rest must wait for retransmission themselves.
             let more = record.marks & (mark::LOST | mark::RETRANSMITTED) == mark::LOST
                 && bytes <= bounds.bytes
+                && record.len <= bounds.longest
                 && record.seq < bounds.window_end;
             if run.segments == bounds.segments || run.segments > 0 && !more || ring.in_ring(&record.frame) {
                 break;

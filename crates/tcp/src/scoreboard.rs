@@ -8,7 +8,7 @@
 
 use xsend_wire::tcp::SackBlocks;
 
-use crate::queue::{Delivery, SendQueue, mark};
+use crate::queue::{Delivery, Record, SendQueue, mark};
 use crate::seq::Seq;
 
 impl<F> SendQueue<F> {
@@ -135,6 +135,30 @@ impl<F> SendQueue<F> {
         self.lost_end = end;
     }
 
+    /// The path carries no segment longer than `smss`: those in flight are lost, whatever was believed of their
+    /// copies, and with them, since what is lost is a prefix, the unsacked ones before the last of them. Returns
+    /// whether there are any. Costs a walk over the flight.
+    pub(crate) fn mark_oversized_lost(&mut self, smss: u32) -> bool {
+        let too_long = |record: &Record<F>| record.len > smss && record.marks & mark::SACKED == 0;
+        let (from, to) = (self.slot(self.una), self.slot(self.nxt));
+        let Some(last) = self.records.range(from..to).rposition(too_long) else { return false };
+        let end = self.una + last as u64 + 1;
+        for record in self.records.range_mut(from..=from + last) {
+            let before = record.marks;
+            if before & mark::SACKED == 0 {
+                record.marks |= mark::LOST;
+            }
+            if record.len > smss {
+                record.marks &= !mark::RETRANSMITTED;
+            }
+            self.counts.remove(before);
+            self.counts.add(record.marks);
+        }
+        self.lost_end = self.lost_end.max(end);
+        self.rexmit = self.una;
+        true
+    }
+
     /// The retransmission timer expired: nothing is believed to be in the network any more (RFC 6675 section
     /// 5.1). Returns whether the peer turned out to have reneged.
     pub(crate) fn mark_all_lost(&mut self) -> bool {
@@ -238,7 +262,8 @@ mod tests {
 
     fn bounds(segments: usize) -> Bounds {
         let window_end = start() + (1u64 << 30);
-        Bounds { segments, bytes: 1 << 20, window_end, distinct_after: Duration::from_secs(1) }
+        let distinct_after = Duration::from_secs(1);
+        Bounds { segments, bytes: 1 << 20, window_end, distinct_after, longest: LEN as u32 }
     }
 
     fn queue(segments: usize, sent: usize) -> SendQueue<usize> {

@@ -43,6 +43,11 @@ impl Clock {
         before(value, recent) && now.saturating_since(at) < STALE_AFTER
     }
 
+    /// Whether this TSval is newer than all of this connection's.
+    pub(crate) fn is_newer(&self, value: u32) -> bool {
+        self.recent.is_some_and(|(recent, _)| before(recent, value))
+    }
+
     /// RFC 7323 4.3 (2): takes the TSval of an acceptable segment at `seq`, unless it lies beyond what was last
     /// acknowledged; then the earliest segment that an acknowledgment covers is the one to be echoed.
     #[inline]

@@ -12,6 +12,7 @@ impl<F> Connection<F> {
     /// Takes an acknowledgment of `ack`, between `snd_una` and `snd_nxt`, in a segment at `seq`.
     #[inline]
     pub(super) fn on_ack(&mut self, now: Instant, header: &Header, seq: Seq, ack: Seq, occupies: bool) {
+        self.silence.heard_at = now;
         let in_flight = self.in_flight();
         let advanced = ack > self.snd_una;
         let window = u64::from(header.window) << self.snd_wscale;
@@ -49,9 +50,8 @@ impl<F> Connection<F> {
             }
         } else if self.snd_wnd == 0 {
             // The peer took its window back while data was in flight. It answers, so it is there: the data is
-            // offered again for as long as it takes (RFC 9293 3.8.6).
+            // offered again for as long as it takes (RFC 9293 3.8.6), or the user timeout allows.
             self.retries = 0;
-            self.waiting_since = now;
         }
         if delivery.acknowledged > 0 || delivery.delivered > 0 {
             self.update_pacing();

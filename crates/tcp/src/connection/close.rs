@@ -1,6 +1,6 @@
 //! Every way to end: FIN, RST, TIME-WAIT, ICMP.
 
-use xsend_wire::tcp::{Flags, Options};
+use xsend_wire::tcp::{Flags, Header, Options};
 
 use super::{Connection, Fin, Outcome, Pending, State, Unreachable};
 use crate::connection::timers::Timers;
@@ -76,17 +76,24 @@ impl<F> Connection<F> {
 
     /// An ICMP error arrived that quotes one of our segments, which began at `quoted_seq`.
     ///
-    /// It ends a connection only while the SYN is out: later nobody can tell a forged error from a true one, nor
-    /// a lasting condition from a passing one (RFC 1122 4.2.3.9, RFC 5461 section 4, RFC 5927 section 6).
+    /// It ends a connection only while the handshake lasts: later nobody can tell a forged error from a true one,
+    /// nor a lasting condition from a passing one (RFC 1122 4.2.3.9, RFC 5461 section 4, RFC 5927 section 6). It is
+    /// remembered, and told by [`Connection::time_out`] should the connection end that way.
     pub fn on_unreachable(&mut self, now: Instant, kind: Unreachable, quoted_seq: u32) {
-        let _ = now;
         let quoted = self.snd_una.nearest(quoted_seq);
         // RFC 5927 4.1: it must quote something in flight.
         if quoted < self.snd_una || quoted >= self.snd_nxt {
             return;
         }
+        // RFC 1122 4.2.3.9: an unreachable host may be reachable again in a moment.
+        let hard = match kind {
+            Unreachable::Host => false,
+            Unreachable::Port | Unreachable::Protocol | Unreachable::Prohibited => true,
+        };
         match self.state {
+            // RFC 5461 4.1: whoever connects wants to know at once, and may have other addresses to try. So does Linux.
             State::SynSent => self.terminate(Outcome::Unreachable(kind)),
+            State::SynReceived if hard => self.terminate(Outcome::Unreachable(kind)),
             State::SynReceived
             | State::Established
             | State::FinWait1
@@ -95,9 +102,33 @@ impl<F> Connection<F> {
             | State::Closing
             | State::LastAck
             | State::TimeWait
-            | State::Closed => self.counters.soft_errors += 1,
+            | State::Closed => {
+                self.counters.soft_errors += 1;
+                self.soft_error = Some((kind, now));
+            }
         }
         self.check_invariants();
+    }
+
+    /// In TIME-WAIT: whether `syn`, of the same addresses and ports, can only be that of a new connection. If so this
+    /// one may be forgotten at once, and the new one begin with the initial sequence number returned, which lies
+    /// beyond all that this one has sent. Otherwise the SYN may be an old duplicate, and
+    /// [`Connection::on_segment`] answers it (RFC 9293 3.6.1, RFC 6191 section 2).
+    pub fn reopens(&self, now: Instant, syn: &Header) -> Option<u32> {
+        /// What the new connection's numbers keep clear of the old one's, as Linux does: no window without scaling
+        /// reaches as far.
+        const CLEAR: u32 = 0xffff + 2;
+        if self.state != State::TimeWait || !crate::is_request(syn) {
+            return None;
+        }
+        let beyond = self.receiver.rcv_nxt.nearest(syn.seq) > self.receiver.rcv_nxt;
+        let new = match syn.options.timestamps.filter(|_| self.timestamps) {
+            Some(option) => {
+                self.clock.is_newer(option.value) || beyond && !self.clock.rejects(option.value, now)
+            }
+            None => beyond,
+        };
+        new.then(|| self.snd_nxt.wire().wrapping_add(CLEAR))
     }
 
     /// The peer's FIN is next in sequence (RFC 9293 3.10.7.4, eighth).
@@ -145,6 +176,7 @@ impl<F> Connection<F> {
     fn enter_time_wait(&mut self, now: Instant) {
         self.state = State::TimeWait;
         self.timers.retransmit = None;
+        self.timers.keep_alive = None;
         self.timers.linger = Some(now + self.config.time_wait);
         self.events.closed = Some(Outcome::Finished);
     }

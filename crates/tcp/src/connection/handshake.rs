@@ -1,18 +1,18 @@
-//! The three-way handshake of an active open (RFC 9293 3.5), simultaneous open included.
+//! The three-way handshake (RFC 9293 3.5): active, passive and simultaneous open.
 
 use xsend_wire::tcp::{Flags, Header, MAX_WINDOW_SCALE, Options};
 
 use super::{Connection, Fin, Outcome, State};
 use crate::seq::Seq;
-use crate::{Chunk, Config, Control, Instant};
+use crate::{Chunk, Config, Control, Instant, Seed};
 
 /// RFC 9293 3.7.1: what a peer takes that does not say.
 const DEFAULT_MSS: u16 = 536;
 /// The smallest MSS believed, 40 bytes of options and 8 of payload: less would only multiply packets (Linux's
 /// `tcp_min_snd_mss`).
-const MIN_MSS: u16 = 48;
+pub(super) const MIN_MSS: u16 = 48;
 /// Bytes that the timestamps option takes of each segment.
-const TIMESTAMPS_LEN: u32 = 12;
+pub(super) const TIMESTAMPS_LEN: u32 = 12;
 
 /// Largest payload of a data segment (RFC 9293 3.7.1, RFC 6691).
 pub(super) fn smss(config: &Config, peer_mss: u16, timestamps: bool) -> u32 {
@@ -21,10 +21,27 @@ pub(super) fn smss(config: &Config, peer_mss: u16, timestamps: bool) -> u32 {
 }
 
 impl<F> Connection<F> {
-    /// SYN, or SYN-ACK if the peer's SYN crossed ours.
+    /// Answers a SYN that arrived: a passive open (RFC 9293 3.10.7.2). The SYN-ACK is the first transmit; it names
+    /// each option that the SYN named and `config` allows, and is sent again up to
+    /// [`Config::syn_ack_retries`](crate::Config::syn_ack_retries) times.
+    ///
+    /// `syn` is to be a segment that [`listen`](crate::listen) calls a request. Payload that came with it is not
+    /// taken; the peer sends it again. If the peer resets the connection before [`Event::Established`](crate::Event),
+    /// it ends with [`Outcome::Refused`] and nobody need be told: the holder just goes on listening.
+    pub fn accept(config: &Config, syn: &Header, seed: Seed, now: Instant) -> Connection<F> {
+        let mut connection = Connection::opening(config, seed, now, State::SynReceived);
+        connection.passive = true;
+        connection.take_syn(now, Seq::start(syn.seq), syn);
+        connection.arm_retransmit(now);
+        connection.check_invariants();
+        connection
+    }
+
+    /// SYN, or SYN-ACK once the peer's SYN arrived.
     pub(super) fn syn(&mut self, now: Instant) -> Control {
         let crossed = self.state == State::SynReceived;
         self.sent_at = now;
+        self.syn_copies = self.syn_copies.saturating_add(1);
         let mut timestamps = self.timestamps.then(|| self.clock.option(now));
         if let (false, Some(option)) = (crossed, &mut timestamps) {
             option.echo = 0;
@@ -74,11 +91,7 @@ impl<F> Connection<F> {
             return self.refuse(payload);
         }
         let irs = Seq::start(header.seq);
-        self.negotiate(now, irs, &header.options);
-        // RFC 7323 2.2: the window of a SYN is not scaled.
-        self.snd_wnd = u64::from(header.window);
-        self.max_snd_wnd = self.snd_wnd;
-        (self.snd_wl1, self.snd_wl2) = (irs, self.iss);
+        self.take_syn(now, irs, header);
         if has_ack {
             self.establish(now, ack, &header.options);
             self.acks.demand();
@@ -89,6 +102,15 @@ impl<F> Connection<F> {
             self.pending.syn = true;
             self.refuse(payload);
         }
+    }
+
+    /// Takes the peer's SYN, with or without an acknowledgment.
+    fn take_syn(&mut self, now: Instant, irs: Seq, header: &Header) {
+        self.negotiate(now, irs, &header.options);
+        // RFC 7323 2.2: the window of a SYN is not scaled.
+        self.snd_wnd = u64::from(header.window);
+        self.max_snd_wnd = self.snd_wnd;
+        (self.snd_wl1, self.snd_wl2) = (irs, self.iss);
     }
 
     /// Takes the peer's options: each extension is used if both ends named it.
@@ -114,14 +136,15 @@ impl<F> Connection<F> {
         self.snd_wl2 = ack;
         let syn_retries = core::mem::take(&mut self.retries);
         let echo = options.timestamps.filter(|_| self.timestamps).map(|option| option.echo);
-        let rtt = if syn_retries == 0 {
+        let rtt = if self.syn_copies == 1 {
             Some(now.saturating_since(self.sent_at))
         } else {
             echo.and_then(|echo| self.clock.round_trip(echo, now))
         };
         match rtt {
             Some(rtt) => self.rtt.sample(rtt, self.snd_una, self.snd_nxt),
-            None => self.rtt.syn_was_lost(),
+            None if syn_retries > 0 => self.rtt.syn_was_lost(),
+            None => {}
         }
         if syn_retries > 1 {
             self.congestion.syn_was_lost_repeatedly();
@@ -133,6 +156,8 @@ impl<F> Connection<F> {
         self.sent_at = now;
         self.state = if self.fin == Fin::Open { State::Established } else { State::FinWait1 };
         self.events.established = true;
+        self.silence.heard_at = now;
+        self.start_keep_alive(now);
         self.update_pacing();
     }
 }

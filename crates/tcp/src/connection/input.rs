@@ -49,10 +49,18 @@ impl<F> Connection<F> {
         let rcv_nxt = self.receiver.rcv_nxt;
         let mut seq = rcv_nxt.nearest(header.seq);
         let mut syn = flags.contains(Flags::SYN);
-        if self.state == State::SynReceived && syn && payload_len == 0 && seq + 1u32 == rcv_nxt {
-            // The peer's SYN crossed ours, and this is its answer (RFC 9293 figure 8): as good as an ACK.
-            (seq, syn) = (rcv_nxt, false);
-            self.acks.demand();
+        if self.state == State::SynReceived && syn && !rst && seq + 1u32 == rcv_nxt {
+            if !flags.contains(Flags::ACK) {
+                // The peer's SYN again: our SYN-ACK was lost. RFC 9293 3.10.7.4 answers with a bare ACK, which is no
+                // use to a peer in SYN-SENT; as in Linux it gets the SYN-ACK.
+                self.pending.syn |= self.may_answer(now);
+                return self.refuse(payload);
+            }
+            if !self.passive && payload_len == 0 {
+                // The peer's SYN crossed ours, and this is its answer (RFC 9293 figure 8): as good as an ACK.
+                (seq, syn) = (rcv_nxt, false);
+                self.acks.demand();
+            }
         }
         let end = seq + payload_len + u32::from(syn) + u32::from(fin);
         // Whether this is more than an acknowledgment or a SYN: then an answer cannot start a loop.
@@ -90,7 +98,8 @@ impl<F> Connection<F> {
             return;
         }
 
-        // Fourth: SYN. RFC 5961 4.2: the peer is asked.
+        // Fourth: SYN. RFC 5961 4.2: the peer is asked, also in SYN-RECEIVED, where RFC 9293 3.10.7.4 would believe
+        // it: if it has started afresh it answers with a reset, and its next SYN finds us listening.
         if syn {
             self.challenge(now);
             return self.refuse(payload);
@@ -256,13 +265,20 @@ impl<F> Connection<F> {
 
     /// Asks the peer where it stands, at most once an interval (RFC 5961 section 7).
     fn challenge(&mut self, now: Instant) {
+        if self.may_answer(now) {
+            self.counters.challenge_acks += 1;
+            self.pending.challenge = true;
+        }
+    }
+
+    /// Whether one more segment may be answered that others could send in any number; counts it as answered.
+    fn may_answer(&mut self, now: Instant) -> bool {
         let interval = self.config.challenge_ack_interval;
         if self.challenged_at.is_some_and(|at| now.saturating_since(at) < interval) {
-            return;
+            return false;
         }
         self.challenged_at = Some(now);
-        self.counters.challenge_acks += 1;
-        self.pending.challenge = true;
+        true
     }
 
     /// Gives a frame back.

@@ -2,21 +2,28 @@
 //!
 //! | file | what it answers |
 //! |---|---|
-//! | `handshake.rs` | SYN out, SYN-ACK in, what was negotiated |
+//! | `handshake.rs` | SYN out and in, what was negotiated |
 //! | `input.rs` | may this segment be believed, and what does it carry |
 //! | `ack.rs` | what an acknowledgment does to the queue, the window and loss recovery |
 //! | `output.rs` | what leaves now |
 //! | `timers.rs` | what is due |
+//! | `keep_alive.rs` | whether a silent peer is still there |
+//! | `path_mtu.rs` | what is done when segments turn out to be too large for the path |
 //! | `close.rs` | FIN, RST, TIME-WAIT and every other way to end |
+//! | `outcome.rs` | events, how a connection ended, and why |
 
 mod ack;
 mod close;
 mod handshake;
 mod input;
+mod keep_alive;
+mod outcome;
 mod output;
+mod path_mtu;
 mod timers;
 
 use alloc::collections::VecDeque;
+use core::time::Duration;
 
 use crate::congestion::Congestion;
 use crate::delayed_ack::Acks;
@@ -28,14 +35,21 @@ use crate::rtt::Rtt;
 use crate::seq::Seq;
 use crate::timestamps::Clock;
 use crate::{Chunk, Config, Control, Info, Instant, Seed};
+use keep_alive::Silence;
+use output::Split;
+use path_mtu::PathMtu;
 use timers::Timers;
 
-/// States of RFC 9293 3.3.2. A connection is made by [`Connection::connect`], so there is no LISTEN.
+pub use outcome::{Event, Outcome, TimeOut, TimeOutCause, Unreachable};
+pub use path_mtu::TooBig;
+
+/// States of RFC 9293 3.3.2. LISTEN is its holder's: a connection is made by [`Connection::connect`], or by
+/// [`Connection::accept`] from a SYN that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The SYN is out.
     SynSent,
-    /// Both ends sent a SYN at once.
+    /// The peer's SYN arrived and was answered, whether it came unasked or crossed ours.
     SynReceived,
     /// Data flows both ways.
     Established,
@@ -79,54 +93,6 @@ impl State {
     }
 }
 
-/// An ICMP error that concerns a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Unreachable {
-    /// The network or the host, or the packet's life ended on the way: may be transient (RFC 1122 4.2.3.9).
-    Host,
-    /// The port.
-    Port,
-    /// The protocol.
-    Protocol,
-    /// Forbidden by an administrator on the way.
-    Prohibited,
-}
-
-/// How a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// Both ends closed, and every byte of ours was acknowledged. (If the peer has forgotten the connection by then it
-    /// may be a reset that acknowledges our FIN; if the application is [gone](Connection::on_detach) the peer need not
-    /// have closed.)
-    Finished,
-    /// The peer refused the connection.
-    Refused,
-    /// The peer reset the connection.
-    Reset,
-    /// The peer answered no more: too many retransmissions or probes, or the user timeout passed.
-    TimedOut,
-    /// The connection could not be made: an ICMP error answered the SYN.
-    Unreachable(Unreachable),
-    /// We reset the connection.
-    Aborted,
-}
-
-/// What the holder must know, told once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Event {
-    /// The handshake is over: [`Connection::smss`] and [`Connection::data_header_len`] are fixed.
-    Established,
-    /// The peer's FIN was reached: after what [`Connection::poll_received`] still holds nothing more comes.
-    PeerClosed,
-    /// Our FIN was acknowledged, and so was every byte before it.
-    FinAcknowledged,
-    /// The connection is over for the application. The last event.
-    Closed(Outcome),
-}
-
 /// Where our FIN is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fin {
@@ -143,7 +109,7 @@ enum Fin {
 /// Segments without payload that wait to leave, besides acknowledgments of data.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pending {
-    /// SYN, or SYN-ACK after a simultaneous open.
+    /// SYN, or SYN-ACK once the peer's SYN arrived.
     syn: bool,
     /// A reset, ours or the answer to a segment of another connection.
     reset: Option<Control>,
@@ -151,12 +117,15 @@ struct Pending {
     challenge: bool,
     /// A window probe.
     probe: bool,
+    /// A keep-alive probe.
+    keep_alive: bool,
 }
 
 /// Events not yet told, one bit each, and how it ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct Events {
     established: bool,
+    segment_size: bool,
     peer_closed: bool,
     fin_acknowledged: bool,
     closed: Option<Outcome>,
@@ -174,18 +143,23 @@ struct Counters {
     renegings: u64,
     duplicates_reported: u64,
     window_probes: u64,
+    keep_alive_probes: u64,
     challenge_acks: u64,
     paws_rejected: u64,
     unacceptable: u64,
     payload_refused: u64,
     local_drops: u64,
     soft_errors: u64,
+    too_big_obeyed: u64,
+    too_big_ignored: u64,
 }
 
 /// A TCP connection without I/O. See the [crate's documentation](crate) for how it is driven.
 #[derive(Debug)]
 pub struct Connection<F> {
     state: State,
+    /// The peer opened the connection.
+    passive: bool,
     // The send sequence space (RFC 9293 3.3.1).
     iss: Seq,
     snd_una: Seq,
@@ -201,6 +175,7 @@ pub struct Connection<F> {
     smss: u32,
     /// End of the last segment sent that was shorter than `smss` (Minshall's variable `snd_sml`).
     snd_sml: Seq,
+    path_mtu: PathMtu,
     fin: Fin,
     queue: SendQueue<F>,
     recovery: Recovery,
@@ -225,11 +200,18 @@ pub struct Connection<F> {
     waiting_since: Instant,
     /// When data was last sent, for the idle restart.
     sent_at: Instant,
+    /// How often our SYN left, with or without an acknowledgment of the peer's: more than once, and what answers
+    /// it gives no round-trip time without timestamps (Karn).
+    syn_copies: u32,
+    silence: Silence,
+    /// The last ICMP error that did not end the connection, and when it came.
+    soft_error: Option<(Unreachable, Instant)>,
+    time_out: Option<TimeOut>,
     pending: Pending,
     /// When the last acknowledgment left that counts against the rate limit of RFC 5961.
     challenged_at: Option<Instant>,
-    /// The head length asked for by [`Transmit::Split`](crate::Transmit::Split).
-    split: Option<u32>,
+    /// What [`Transmit::Split`](crate::Transmit::Split) asked for.
+    split: Option<Split>,
     /// The holder could not split: the next poll does not ask again.
     split_refused: bool,
     /// The override timer of sender SWS avoidance expired: a part of a segment may leave.
@@ -250,9 +232,17 @@ pub struct Connection<F> {
 impl<F> Connection<F> {
     /// Starts an active open; the SYN is the first transmit.
     pub fn connect(config: &Config, seed: Seed, now: Instant) -> Connection<F> {
+        let mut connection = Connection::opening(config, seed, now, State::SynSent);
+        connection.arm_retransmit(now);
+        connection
+    }
+
+    /// A connection whose SYN is to be sent.
+    fn opening(config: &Config, seed: Seed, now: Instant, state: State) -> Connection<F> {
         let iss = Seq::start(seed.iss);
         let mut connection = Connection {
-            state: State::SynSent,
+            state,
+            passive: false,
             iss,
             snd_una: iss,
             snd_nxt: iss + 1u32,
@@ -264,6 +254,7 @@ impl<F> Connection<F> {
             window_scaling: config.window_scaling,
             smss: handshake::smss(config, config.mss, config.timestamps),
             snd_sml: iss,
+            path_mtu: PathMtu::new(iss + 1u32),
             fin: Fin::Open,
             queue: SendQueue::new(iss + 1u32),
             recovery: Recovery::new(),
@@ -281,6 +272,10 @@ impl<F> Connection<F> {
             probes: 0,
             waiting_since: now,
             sent_at: now,
+            syn_copies: 0,
+            silence: Silence::new(now),
+            soft_error: None,
+            time_out: None,
             pending: Pending { syn: true, ..Pending::default() },
             challenged_at: None,
             split: None,
@@ -297,7 +292,6 @@ impl<F> Connection<F> {
             inputs: 0,
         };
         connection.pacer.update(&connection.congestion, connection.smss, None);
-        connection.arm_retransmit(now);
         connection
     }
 
@@ -350,9 +344,11 @@ impl<F> Connection<F> {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let Events { established, peer_closed, fin_acknowledged, closed } = &mut self.events;
+        let Events { established, segment_size, peer_closed, fin_acknowledged, closed } = &mut self.events;
         if core::mem::take(established) {
             Some(Event::Established)
+        } else if core::mem::take(segment_size) {
+            Some(Event::SegmentSize(self.smss))
         } else if core::mem::take(peer_closed) {
             Some(Event::PeerClosed)
         } else if core::mem::take(fin_acknowledged) {
@@ -380,7 +376,19 @@ impl<F> Connection<F> {
         self.nodelay = nodelay;
     }
 
-    /// Largest payload of a data segment in bytes; fixed once [`Event::Established`] was told.
+    /// Sets the user timeout, or turns it off: how long data may stay unacknowledged, or a keep-alive unanswered,
+    /// before the connection ends (RFC 9293 3.9.1). A running deadline keeps its time; the next one counts.
+    pub fn set_user_timeout(&mut self, user_timeout: Option<Duration>) {
+        self.config.user_timeout = user_timeout;
+    }
+
+    /// Why the connection ended with [`Outcome::TimedOut`]; `None` if it did not.
+    pub fn time_out(&self) -> Option<TimeOut> {
+        self.time_out
+    }
+
+    /// Largest payload of a data segment in bytes. Once [`Event::Established`] was told it only shrinks, which
+    /// [`Event::SegmentSize`] tells.
     #[inline]
     pub fn smss(&self) -> u32 {
         self.smss
@@ -482,12 +490,15 @@ impl<F> Connection<F> {
             renegings: counters.renegings,
             duplicates_reported: counters.duplicates_reported,
             window_probes: counters.window_probes,
+            keep_alive_probes: counters.keep_alive_probes,
             challenge_acks: counters.challenge_acks,
             paws_rejected: counters.paws_rejected,
             unacceptable: counters.unacceptable,
             payload_refused: counters.payload_refused,
             local_drops: counters.local_drops,
             soft_errors: counters.soft_errors,
+            too_big_obeyed: counters.too_big_obeyed,
+            too_big_ignored: counters.too_big_ignored,
         }
     }
 

@@ -16,9 +16,15 @@ enum Choice {
         run: Run,
         retransmission: bool,
     },
-    /// The first unsent segment, cut to this length.
-    Split(u32),
+    Split(Split),
     Nothing,
+}
+
+/// A segment is longer than what may be sent of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Split {
+    position: u64,
+    head_len: u32,
 }
 
 impl<F> Connection<F> {
@@ -40,8 +46,8 @@ impl<F> Connection<F> {
             Choice::Run { run, retransmission } => {
                 return Some(Transmit::Data(self.batch(now, run, retransmission)));
             }
-            Choice::Split(head_len) => {
-                self.split = Some(head_len);
+            Choice::Split(split) => {
+                self.split = Some(split);
                 return Some(Transmit::Split);
             }
             Choice::Nothing => {}
@@ -58,20 +64,28 @@ impl<F> Connection<F> {
         control.map(Transmit::Control)
     }
 
+    /// A control segment that is due whatever data waits for: a reset, a SYN, an acknowledgment. For a flow that has
+    /// used up its share of the TX ring, so that the data it receives is acknowledged all the same; there is no need
+    /// to call it where [`Connection::poll_transmit`] is called with a budget.
+    pub fn poll_control(&mut self, now: Instant) -> Option<Control> {
+        self.urgent(now).or_else(|| (self.acks.due == Due::Now).then(|| self.acknowledgment(now)))
+    }
+
     /// Answers [`Transmit::Split`]. `split(frame, head_len, len)` is to leave the first `head_len` of the frame's
     /// `len` bytes where they are and return another frame with the rest, or `None` if there is no frame for it
     /// now; then the rest of this round goes without that segment, and the next round asks again.
     pub fn on_split(&mut self, split: impl FnOnce(&mut F, u32, u32) -> Option<F>) {
-        let Some(head_len) = self.split.take() else { return };
-        if !self.queue.has_unsent() {
+        let Some(Split { position, head_len }) = self.split.take() else { return };
+        if position < self.queue.una || position >= self.queue.end() {
             return;
         }
-        let record = self.queue.at_mut(self.queue.nxt);
-        if head_len >= record.len {
+        let record = self.queue.at_mut(position);
+        // It may have been acknowledged since, or reported as received.
+        if head_len >= record.len || record.marks & mark::SACKED != 0 {
             return;
         }
         match split(&mut record.frame, head_len, record.len) {
-            Some(tail) => self.queue.split_unsent(head_len, tail),
+            Some(tail) => self.queue.split(position, head_len, tail),
             None => self.split_refused = true,
         }
         self.check_invariants();
@@ -135,10 +149,12 @@ impl<F> Connection<F> {
         if let Some(fin) = self.fin_segment(now) {
             return Some(fin);
         }
-        if core::mem::take(&mut self.pending.probe) {
+        if self.pending.probe || self.pending.keep_alive {
             // An old number, which the peer answers with an acknowledgment, as Linux probes: it needs no byte of
-            // data, which would have to be split off.
-            self.counters.window_probes += 1;
+            // data, which would have to be split off, and that peers answer which RFC 9293 3.8.4 worries about.
+            self.counters.window_probes += u64::from(self.pending.probe);
+            self.counters.keep_alive_probes += u64::from(self.pending.keep_alive);
+            (self.pending.probe, self.pending.keep_alive) = (false, false);
             let seq = self.snd_una.back(1).wire();
             return Some(Control { seq, ..self.acknowledgment(now) });
         }
@@ -247,6 +263,9 @@ impl<F> Connection<F> {
         if first > self.queue.una && self.queue.at(first).seq >= self.window_end() {
             return Choice::Nothing;
         }
+        if let Some(choice) = self.split_oversized(first, ring) {
+            return choice;
+        }
         let bounds = self.bounds(budget, room);
         let run = self.queue.retransmit(now, first, bounds, ring);
         if run.segments == 0 {
@@ -255,6 +274,23 @@ impl<F> Connection<F> {
         }
         self.recovery.forced = false;
         self.retransmitted(now, run)
+    }
+
+    /// A segment cut before the path's MTU shrank is not sent again whole (RFC 1191 6.4). The bytes of one that
+    /// is still in the TX ring stay where they are.
+    fn split_oversized(&mut self, position: u64, ring: &impl TxRing<F>) -> Option<Choice> {
+        let record = self.queue.at(position);
+        if record.len <= self.smss {
+            return None;
+        }
+        if ring.in_ring(&record.frame) {
+            self.blocked_on_ring = true;
+            return Some(Choice::Nothing);
+        }
+        if core::mem::take(&mut self.split_refused) {
+            return Some(Choice::Nothing);
+        }
+        Some(Choice::Split(Split { position, head_len: self.smss }))
     }
 
     /// RFC 6675 NextSeg rules 3 and 4: with nothing better to send, a segment that is not believed lost yet.
@@ -270,6 +306,9 @@ impl<F> Connection<F> {
         };
         if self.queue.at(first).seq >= self.window_end() {
             return Choice::Nothing;
+        }
+        if let Some(choice) = self.split_oversized(first, ring) {
+            return choice;
         }
         let run = self.queue.retransmit(now, first, self.bounds(1, 1), ring);
         if run.segments == 0 {
@@ -313,7 +352,7 @@ impl<F> Connection<F> {
                 self.arm_probe(now);
                 return Choice::Nothing;
             }
-            return Choice::Split(len);
+            return Choice::Split(Split { position: self.queue.nxt, head_len: len });
         }
         let first = !self.in_flight();
         let room = if first { self.room_after_idling(now) } else { room };
@@ -358,6 +397,7 @@ impl<F> Connection<F> {
             bytes: u64::from(self.config.max_batch_bytes),
             window_end: self.window_end(),
             distinct_after: self.rtt.rto(0) * DISTINCT_AFTER,
+            longest: self.smss,
         }
     }
 

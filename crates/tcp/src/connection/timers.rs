@@ -1,6 +1,6 @@
 //! Deadlines, and what is done when they pass.
 
-use super::{Connection, Fin, Outcome, State};
+use super::{Connection, Fin, Outcome, State, TimeOut, TimeOutCause};
 use crate::Instant;
 
 /// One deadline for each purpose.
@@ -15,13 +15,15 @@ pub(super) struct Timers {
     pub(super) linger: Option<Instant>,
     /// Of the next paced batch.
     pub(super) pace: Option<Instant>,
+    /// Of the next look at how long the peer has been silent.
+    pub(super) keep_alive: Option<Instant>,
 }
 
 impl Timers {
     #[inline]
     pub(super) fn next(&self) -> Option<Instant> {
-        let Timers { retransmit, ack, linger, pace } = *self;
-        [retransmit, ack, linger, pace].into_iter().flatten().min()
+        let Timers { retransmit, ack, linger, pace, keep_alive } = *self;
+        [retransmit, ack, linger, pace, keep_alive].into_iter().flatten().min()
     }
 
     pub(super) fn lingers(&self) -> bool {
@@ -62,6 +64,9 @@ impl<F> Connection<F> {
                 }
             }
         }
+        if take_due(&mut self.timers.keep_alive, now) {
+            self.on_keep_alive_timeout(now);
+        }
         self.check_invariants();
     }
 
@@ -90,15 +95,31 @@ impl<F> Connection<F> {
         self.timers.retransmit = Some(deadline);
     }
 
-    /// Whether the peer had chances enough to answer.
-    fn is_exhausted(&self, now: Instant, retries: u32) -> bool {
+    /// Whether the peer had chances enough to answer: after `retries` of them it is `cause` that ended the wait.
+    fn exhausted(&self, now: Instant, retries: u32, cause: TimeOutCause) -> Option<TimeOutCause> {
         let waited = now.saturating_since(self.waiting_since);
-        self.retries >= retries || self.config.user_timeout.is_some_and(|timeout| waited >= timeout)
+        if self.config.user_timeout.is_some_and(|timeout| waited >= timeout) {
+            return Some(TimeOutCause::UserTimeout);
+        }
+        (self.retries >= retries).then_some(cause)
+    }
+
+    /// The peer answers no more. A reset tells it, should it be there after all (RFC 9293 3.8.3, 3.10.8).
+    pub(super) fn give_up(&mut self, cause: TimeOutCause) {
+        if !matches!(self.state, State::SynSent | State::SynReceived) {
+            self.send_reset();
+        }
+        // RFC 1122 4.2.3.9: what ICMP said while the peer was silent may be the reason. What it said before the peer
+        // last answered is not.
+        let soft_error = self.soft_error.filter(|(_, at)| *at >= self.waiting_since).map(|(kind, _)| kind);
+        self.time_out = Some(TimeOut { cause, soft_error });
+        self.terminate(Outcome::TimedOut);
     }
 
     fn on_syn_timeout(&mut self, now: Instant) {
-        if self.is_exhausted(now, self.config.syn_retries) {
-            return self.terminate(Outcome::TimedOut);
+        let retries = if self.passive { self.config.syn_ack_retries } else { self.config.syn_retries };
+        if let Some(cause) = self.exhausted(now, retries, TimeOutCause::Handshake) {
+            return self.give_up(cause);
         }
         self.retries += 1;
         self.backoff += 1;
@@ -108,18 +129,21 @@ impl<F> Connection<F> {
 
     /// RFC 6298 5.4 to 5.6, RFC 5681 3.1.
     fn on_retransmission_timeout(&mut self, now: Instant) {
-        if self.is_exhausted(now, self.config.retries) {
-            self.send_reset();
-            return self.terminate(Outcome::TimedOut);
+        if let Some(cause) = self.exhausted(now, self.config.retries, TimeOutCause::Retransmissions) {
+            return self.give_up(cause);
         }
         let repeated = self.retries > 0;
         self.retries += 1;
         self.backoff = self.backoff.saturating_add(1);
         self.counters.timeouts += 1;
         let segments = self.queue.in_flight();
+        let too_big = self.believe_too_big(now);
         if segments > 0 {
             self.counters.renegings += u64::from(self.queue.mark_all_lost());
-            self.congestion.on_timeout(segments, repeated);
+            // RFC 8201 5.4: a segment that was too large for the path is no sign of congestion.
+            if !too_big {
+                self.congestion.on_timeout(segments, repeated);
+            }
             self.recovery.enter_loss(self.snd_nxt);
             self.update_pacing();
         }
@@ -135,9 +159,8 @@ impl<F> Connection<F> {
         if !self.queue.has_unsent() && self.fin != Fin::Queued {
             return;
         }
-        if self.is_exhausted(now, self.config.retries) {
-            self.send_reset();
-            return self.terminate(Outcome::TimedOut);
+        if let Some(cause) = self.exhausted(now, self.config.retries, TimeOutCause::WindowProbes) {
+            return self.give_up(cause);
         }
         self.retries += 1;
         self.probes = self.probes.saturating_add(1);

@@ -1,6 +1,6 @@
 //! RFC 9293 3.5, RFC 7323, RFC 6298 5.7.
 
-use xsend_tcp::{Config, Event, Outcome, State, Unreachable};
+use xsend_tcp::{Config, Event, Outcome, State, TimeOut, TimeOutCause, Unreachable};
 use xsend_wire::tcp::Flags;
 
 use crate::scene::*;
@@ -106,6 +106,7 @@ fn the_syn_is_retransmitted_with_back_off_and_then_given_up() {
     s.expect_no_event();
     expect_nothing!(s until 127000 ms);
     s.expect_event(Event::Closed(Outcome::TimedOut));
+    assert_eq!(s.conn.time_out().map(|why| why.cause), Some(TimeOutCause::Handshake));
     assert!(s.conn.is_finished());
 }
 
@@ -191,6 +192,58 @@ fn an_icmp_error_does_not_end_a_connection() {
 }
 
 #[test]
+fn any_icmp_error_ends_an_attempt_to_connect_and_only_a_hard_one_an_accepted_handshake() {
+    let kinds = [Unreachable::Host, Unreachable::Port, Unreachable::Protocol, Unreachable::Prohibited];
+    for kind in kinds {
+        let mut s = Scene::connect(&plain());
+        s.conn.on_unreachable(s.now, kind, ISS);
+        s.poll();
+        s.expect_event(Event::Closed(Outcome::Unreachable(kind)));
+        let mut s = Scene::accept(&plain(), peer_syn());
+        s.conn.on_unreachable(s.now, kind, ISS);
+        s.poll();
+        let closed = (kind != Unreachable::Host).then_some(Event::Closed(Outcome::Unreachable(kind)));
+        assert_eq!(s.events.pop_front(), closed, "{kind:?}");
+    }
+}
+
+#[test]
+fn what_icmp_said_during_the_silence_is_told_with_the_time_out() {
+    let config = Config { retries: 2, ..plain() };
+    let mut s = Scene::established(&config);
+    s.write(&[1000]);
+    s.run_until(200);
+    s.conn.on_unreachable(s.now, Unreachable::Host, ISS.wrapping_add(1));
+    s.run_until(10_000);
+    s.expect_event(Event::Closed(Outcome::TimedOut));
+    let why = TimeOut { cause: TimeOutCause::Retransmissions, soft_error: Some(Unreachable::Host) };
+    assert_eq!(s.conn.time_out(), Some(why));
+}
+
+#[test]
+fn what_icmp_said_before_the_peer_answered_again_is_forgotten() {
+    let config = Config { retries: 2, ..plain() };
+    let mut s = Scene::established(&config);
+    s.write(&[1000, 1000]);
+    s.run_until(200);
+    s.conn.on_unreachable(s.now, Unreachable::Host, ISS.wrapping_add(1));
+    send!(s at 250 ms, ack(1001));
+    s.run_until(10_000);
+    let why = TimeOut { cause: TimeOutCause::Retransmissions, soft_error: None };
+    assert_eq!(s.conn.time_out(), Some(why));
+}
+
+#[test]
+fn icmp_errors_about_what_is_not_in_flight_are_ignored() {
+    let mut s = Scene::established(&plain());
+    s.write(&[1000]);
+    for quoted in [0, 1001, 100_000, u32::MAX - 5] {
+        s.conn.on_unreachable(s.now, Unreachable::Port, ISS.wrapping_add(quoted));
+    }
+    assert_eq!(s.conn.info().soft_errors, 0);
+}
+
+#[test]
 fn syns_that_cross_open_the_connection() {
     let mut s = Scene::connect(&plain());
     expect!(s at 0 ms, syn());
@@ -203,6 +256,34 @@ fn syns_that_cross_open_the_connection() {
     assert_eq!(s.conn.state(), State::Established);
     s.expect_event(Event::Established);
     expect!(s at 100 ms, ack(1));
+}
+
+/// The peer's SYN-ACK answers our first SYN, not the SYN-ACK that left since.
+#[test]
+fn syns_that_cross_are_measured_by_the_echo_or_not_at_all() {
+    for (timestamps, srtt) in [(true, Some(millis(100))), (false, None)] {
+        let mut s = Scene::connect(&Config { timestamps, ..plain() });
+        expect!(s at 0 ms, syn());
+        let echo = s.our_clock;
+        let peer = if timestamps { peer_syn() } else { peer_syn().no_ts() };
+        send!(s at 50 ms, peer);
+        s.our_clock = echo;
+        send!(s at 100 ms, syn_ack());
+        assert_eq!(s.conn.state(), State::Established);
+        assert_eq!(s.conn.info().srtt, srtt);
+        assert_eq!(s.conn.info().rto, if timestamps { millis(300) } else { millis(1000) });
+    }
+}
+
+#[test]
+fn a_syn_that_comes_again_gets_the_syn_ack_again() {
+    let mut s = Scene::connect(&plain());
+    expect!(s at 0 ms, syn());
+    send!(s at 50 ms, peer_syn());
+    expect!(s at 50 ms, syn().ack(1));
+    send!(s at 900 ms, peer_syn().seq(0), peer_syn().seq(0));
+    expect!(s at 900 ms, syn().ack(1));
+    expect_nothing!(s until 999 ms);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use xsend_tcp::{Chunk, Config, Connection, Instant, Seed, State, Transmit, TxRing, Unreachable};
+use xsend_tcp::{
+    Chunk, Config, Connection, Instant, KeepAlive, Seed, State, TooBig, Transmit, TxRing, Unreachable,
+};
 use xsend_wire::tcp::{Flags, Header, Options, SackBlocks, Timestamps};
 
 use crate::scene::{Frame, IRS, ISS};
@@ -23,6 +25,11 @@ enum Input {
     Abort,
     Consume(u16),
     Unreachable(i16),
+    TooBig(u16, i16),
+    Mtu(u16),
+    KeepAlive(Option<u16>),
+    UserTimeout(Option<u16>),
+    Control,
     LocalDrop,
     Stuck,
     Nodelay(bool),
@@ -95,6 +102,11 @@ fn input() -> impl Strategy<Value = Input> {
         1 => prop::bool::weighted(0.1).prop_map(|abort| if abort { Input::Abort } else { Input::LocalDrop }),
         3 => (0..3000u16).prop_map(Input::Consume),
         1 => any::<i16>().prop_map(Input::Unreachable),
+        3 => (200..1100u16, -50..3000i16).prop_map(|(mss, at)| Input::TooBig(mss, at)),
+        1 => prop::bool::weighted(0.1).prop_map(|low| Input::Mtu(if low { 300 } else { 900 })),
+        1 => prop::option::of(any::<u16>()).prop_map(Input::KeepAlive),
+        1 => prop::option::weighted(0.1, 1000..60_000u16).prop_map(Input::UserTimeout),
+        1 => Just(Input::Control),
         1 => Just(Input::Stuck),
         1 => any::<bool>().prop_map(Input::Nodelay),
         2 => prop::option::of(0..4u8).prop_map(Input::Ring),
@@ -193,6 +205,27 @@ impl Stage {
                 let seq = ISS.wrapping_add_signed(i32::from(*distance));
                 self.conn.on_unreachable(self.now, Unreachable::Host, seq);
             }
+            Input::TooBig(mss, distance) => {
+                let acked = self.conn.acked_bytes() as u32 + 1;
+                let seq = ISS.wrapping_add(acked).wrapping_add_signed(i32::from(*distance));
+                let before = self.conn.smss();
+                let verdict = self.conn.on_packet_too_big(self.now, Some(*mss), seq);
+                assert_eq!(verdict == TooBig::Obeyed, self.conn.smss() < before);
+                assert!(self.conn.smss() >= before.min(536 - 12));
+            }
+            Input::Mtu(mss) => self.conn.on_mtu(self.now, *mss),
+            Input::KeepAlive(ms) => {
+                let every = |ms: &u16| Duration::from_millis(u64::from(*ms));
+                let keep_alive =
+                    ms.as_ref().map(|ms| KeepAlive { idle: every(ms), interval: every(ms), probes: 3 });
+                self.conn.set_keep_alive(self.now, keep_alive);
+            }
+            Input::UserTimeout(ms) => {
+                self.conn.set_user_timeout(ms.map(|ms| Duration::from_millis(u64::from(ms))));
+            }
+            Input::Control => {
+                let _ = self.conn.poll_control(self.now);
+            }
             Input::LocalDrop => self.conn.on_local_drop(self.now),
             Input::Stuck => {
                 let (lent, next_frame) = (&mut self.lent, &mut self.next_frame);
@@ -216,16 +249,18 @@ impl Stage {
         for round in 0.. {
             assert!(round < 10_000, "polling does not end");
             let mut split = false;
+            let smss = self.conn.smss();
             match self.conn.poll_transmit(self.now, self.budget, &self.ring) {
                 None => break,
                 Some(Transmit::Control(control)) => assert!(control.header(1, 2).header_len() <= 60),
                 Some(Transmit::Data(batch)) => {
                     assert!(batch.len() >= 1 && batch.len() <= self.budget);
                     let again = batch.retransmission;
+                    let longest = smss;
                     let mut next = batch.seq;
                     for segment in batch.segments() {
                         assert_eq!(segment.seq, next);
-                        assert!(segment.len > 0);
+                        assert!(segment.len > 0 && segment.len <= longest);
                         assert!(self.lent.contains(&segment.frame.0));
                         assert!(!again || !self.ring.in_ring(segment.frame), "rewritten in the ring");
                         next = next.wrapping_add(segment.len);
@@ -273,12 +308,33 @@ impl Stage {
     }
 }
 
-fn run(config: &Config, shaken: bool, inputs: &[Input]) {
+/// Where a connection starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Connecting,
+    Accepting,
+    Established,
+}
+
+fn run(config: &Config, start: Start, inputs: &[Input]) {
     let seed = Seed { iss: ISS, timestamp_offset: 77 };
-    let conn = Connection::connect(config, seed, Instant::from_millis(5));
+    let now = Instant::from_millis(5);
+    let conn = if start == Start::Accepting {
+        let options = Options {
+            mss: Some(1012),
+            window_scale: Some(3),
+            sack_permitted: true,
+            timestamps: Some(Timestamps { value: 5, echo: 0 }),
+            ..Options::default()
+        };
+        let syn = Header { seq: IRS, flags: Flags::SYN, window: 64_000, options, ..Header::default() };
+        Connection::accept(config, &syn, seed, now)
+    } else {
+        Connection::connect(config, seed, now)
+    };
     let mut stage = Stage {
         conn,
-        now: Instant::from_millis(5),
+        now,
         ring: Ring::default(),
         budget: usize::MAX,
         refuse_splits: false,
@@ -286,7 +342,7 @@ fn run(config: &Config, shaken: bool, inputs: &[Input]) {
         lent: BTreeSet::new(),
     };
     stage.poll();
-    if shaken {
+    if start == Start::Established {
         let syn_ack = Wild {
             flags: (Flags::SYN | Flags::ACK).0,
             seq: -1,
@@ -336,11 +392,16 @@ proptest! {
             max_rate,
             ..Config::default()
         };
-        run(&config, true, &inputs);
+        run(&config, Start::Established, &inputs);
     }
 
     #[test]
     fn so_does_one_that_is_opening(inputs in prop::collection::vec(input(), 1..60)) {
-        run(&Config::default(), false, &inputs);
+        run(&Config::default(), Start::Connecting, &inputs);
+    }
+
+    #[test]
+    fn so_does_one_that_the_peer_opens(inputs in prop::collection::vec(input(), 1..60)) {
+        run(&Config::default(), Start::Accepting, &inputs);
     }
 }

@@ -84,6 +84,11 @@ pub fn syn() -> Segment {
     Segment { flags: Flags::SYN, seq: Some(0), ..Segment::default() }
 }
 
+/// The peer's SYN, with the options of [`syn_ack`].
+pub fn peer_syn() -> Segment {
+    Segment { flags: Flags::SYN, ack: None, ..syn_ack() }
+}
+
 /// The usual SYN-ACK: payload of 1000 bytes a segment with timestamps, SACK, no scaling.
 pub fn syn_ack() -> Segment {
     Segment {
@@ -165,9 +170,29 @@ pub struct Scene {
 impl Scene {
     /// Just connected: the SYN is in `emitted`.
     pub fn connect(config: &Config) -> Scene {
-        let seed = Seed { iss: ISS, timestamp_offset: 77 };
-        let mut scene = Scene {
-            conn: Connection::connect(config, seed, Instant::ZERO),
+        let mut scene = Scene::with(Connection::connect(config, Self::seed(), Instant::ZERO), config);
+        scene.poll();
+        scene
+    }
+
+    /// The peer's SYN has arrived: the SYN-ACK is in `emitted`.
+    pub fn accept(config: &Config, syn: Segment) -> Scene {
+        let mut scene = Scene::with(Connection::connect(config, Self::seed(), Instant::ZERO), config);
+        let header = scene.header(&syn);
+        scene.peer_seq = 1;
+        scene.peer_ack = 1;
+        scene.conn = Connection::accept(config, &header, Self::seed(), scene.now);
+        scene.poll();
+        scene
+    }
+
+    fn seed() -> Seed {
+        Seed { iss: ISS, timestamp_offset: 77 }
+    }
+
+    fn with(conn: Connection<Frame>, config: &Config) -> Scene {
+        Scene {
+            conn,
             now: Instant::ZERO,
             emitted: VecDeque::new(),
             events: VecDeque::new(),
@@ -183,9 +208,7 @@ impl Scene {
             peer_timestamps: config.timestamps,
             our_clock: 0,
             frames: 0,
-        };
-        scene.poll();
-        scene
+        }
     }
 
     /// Established at 100 ms, the round-trip time; the ACK of the handshake is taken from `emitted`.
@@ -210,6 +233,28 @@ impl Scene {
 
     /// The peer's segment arrives now.
     pub fn deliver(&mut self, segment: Segment) {
+        let header = self.header(&segment);
+        let seq = header.seq.wrapping_sub(IRS);
+        if segment.flags.contains(Flags::ACK) && !segment.flags.contains(Flags::RST) {
+            self.peer_ack = segment.ack.unwrap_or(self.peer_ack);
+            self.peer_window = header.window;
+        }
+        // The peer goes on where it left off, unless it was told to be out of order.
+        let occupied = segment.len + u32::from(segment.flags.intersects(Flags::SYN | Flags::FIN));
+        if seq == self.peer_seq {
+            self.peer_seq += occupied;
+        }
+        let payload = (segment.len > 0 && !segment.without_frame).then(|| Chunk {
+            frame: self.frame(),
+            offset: seq,
+            len: segment.len,
+        });
+        self.conn.on_segment(self.now, &header, payload, segment.len);
+        self.poll();
+    }
+
+    /// The header that a script's segment stands for, if it arrives now.
+    pub fn header(&mut self, segment: &Segment) -> Header {
         let syn = segment.flags.contains(Flags::SYN);
         let seq = segment.seq.unwrap_or(self.peer_seq);
         let acked = segment.ack.unwrap_or(self.peer_ack);
@@ -230,7 +275,7 @@ impl Scene {
         for (left, right) in segment.sack.iter().flatten() {
             sack.push(ISS.wrapping_add(*left), ISS.wrapping_add(*right));
         }
-        let header = Header {
+        Header {
             source: 1,
             destination: 2,
             seq: IRS.wrapping_add(seq),
@@ -245,23 +290,7 @@ impl Scene {
                 timestamps,
                 sack,
             },
-        };
-        if segment.flags.contains(Flags::ACK) && !segment.flags.contains(Flags::RST) {
-            self.peer_ack = acked;
-            self.peer_window = window;
         }
-        // The peer goes on where it left off, unless it was told to be out of order.
-        let occupied = segment.len + u32::from(segment.flags.intersects(Flags::SYN | Flags::FIN));
-        if seq == self.peer_seq {
-            self.peer_seq += occupied;
-        }
-        let payload = (segment.len > 0 && !segment.without_frame).then(|| Chunk {
-            frame: self.frame(),
-            offset: seq,
-            len: segment.len,
-        });
-        self.conn.on_segment(self.now, &header, payload, segment.len);
-        self.poll();
     }
 
     fn frame(&mut self) -> Frame {
