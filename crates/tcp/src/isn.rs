@@ -8,25 +8,34 @@ use crate::Instant;
 /// hash of the connection's addresses and ports. `secret` is drawn once a process, from the system's generator.
 pub fn initial_sequence(secret: &[u8; 16], local: SocketAddr, remote: SocketAddr, now: Instant) -> u32 {
     let clock = (now.as_micros() / 4) as u32;
-    clock.wrapping_add(hash(secret, Purpose::Sequence, local, remote))
+    clock.wrapping_add(hash(secret, Purpose::Sequence, local, remote, [0; 2]))
 }
 
 /// Start of a connection's timestamp clock: a keyed hash of its addresses and ports. It tells nothing of the
 /// machine's uptime, yet the clock goes on growing over connections between the same ports (RFC 7323 section
 /// 7.1).
 pub fn timestamp_offset(secret: &[u8; 16], local: SocketAddr, remote: SocketAddr) -> u32 {
-    hash(secret, Purpose::Timestamp, local, remote)
+    hash(secret, Purpose::Timestamp, local, remote, [0; 2])
 }
 
-/// Keeps the two hashes of one connection apart.
+/// Keeps the hashes of one connection apart.
 #[derive(Clone, Copy)]
-enum Purpose {
+pub(crate) enum Purpose {
     Sequence = 1,
     Timestamp = 2,
+    CookieBase = 3,
+    CookieMark = 4,
 }
 
-fn hash(secret: &[u8; 16], purpose: Purpose, local: SocketAddr, remote: SocketAddr) -> u32 {
-    let mut message = [0u8; 37];
+/// A keyed hash of a connection's ends and whatever else the purpose wants in it.
+pub(crate) fn hash(
+    secret: &[u8; 16],
+    purpose: Purpose,
+    local: SocketAddr,
+    remote: SocketAddr,
+    more: [u32; 2],
+) -> u32 {
+    let mut message = [0u8; 45];
     message[0] = purpose as u8;
     for (at, end) in [(1, local), (19, remote)] {
         let ip = match end.ip() {
@@ -36,6 +45,8 @@ fn hash(secret: &[u8; 16], purpose: Purpose, local: SocketAddr, remote: SocketAd
         message[at..at + 16].copy_from_slice(&ip.octets());
         message[at + 16..at + 18].copy_from_slice(&end.port().to_be_bytes());
     }
+    message[37..41].copy_from_slice(&more[0].to_be_bytes());
+    message[41..].copy_from_slice(&more[1].to_be_bytes());
     siphash_2_4(secret, &message) as u32
 }
 

@@ -50,6 +50,7 @@ extern crate alloc;
 mod config;
 mod congestion;
 mod connection;
+mod cookie;
 mod delayed_ack;
 mod info;
 mod isn;
@@ -67,6 +68,7 @@ mod transmit;
 
 pub use config::{Algorithm, Config, KeepAlive, Seed};
 pub use connection::{Connection, Event, Outcome, State, TimeOut, TimeOutCause, TooBig, Unreachable};
+pub use cookie::cookie_syn_ack;
 pub use info::Info;
 pub use isn::{initial_sequence, timestamp_offset};
 pub(crate) use listen::is_request;

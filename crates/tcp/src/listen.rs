@@ -9,7 +9,8 @@ use crate::Control;
 pub enum Heard {
     /// A SYN: somebody wants a connection.
     Request,
-    /// An acknowledgment of something else: this reset is the answer.
+    /// An acknowledgment. It may bring back a SYN cookie
+    /// ([`Connection::from_cookie`](crate::Connection::from_cookie)); otherwise this reset is the answer.
     Acknowledgment(Control),
     /// Nothing that would be answered.
     Nothing,

@@ -62,8 +62,8 @@ pub(crate) struct Receiver<F> {
 impl<F> Receiver<F> {
     pub(crate) fn new(config: &Config) -> Receiver<F> {
         let buffer_bytes = config.recv_window_bytes.clamp(1, MAX_WINDOW);
-        // The smallest shift that lets the field tell the whole buffer; window scaling may be refused later.
-        let wscale = (0..14).find(|shift| buffer_bytes >> shift <= 0xffff).unwrap_or(14);
+        // Window scaling may be refused later.
+        let wscale = window_scale(buffer_bytes);
         Receiver {
             rcv_nxt: Seq::default(),
             rcv_adv: Seq::default(),
@@ -338,6 +338,12 @@ impl<F> Receiver<F> {
             assert!(self.rcv_nxt < *left && left < right && *right <= end);
         }
     }
+}
+
+/// The smallest shift that lets the window field tell the whole of a buffer (RFC 7323 2.3).
+pub(crate) fn window_scale(buffer_bytes: u32) -> u8 {
+    let buffer_bytes = buffer_bytes.clamp(1, MAX_WINDOW);
+    (0..14).find(|shift| buffer_bytes >> shift <= 0xffff).unwrap_or(14)
 }
 
 /// Cuts off what lies before `from`.

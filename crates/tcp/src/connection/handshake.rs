@@ -7,7 +7,7 @@ use crate::seq::Seq;
 use crate::{Chunk, Config, Control, Instant, Seed};
 
 /// RFC 9293 3.7.1: what a peer takes that does not say.
-const DEFAULT_MSS: u16 = 536;
+pub(crate) const DEFAULT_MSS: u16 = 536;
 /// The smallest MSS believed, 40 bytes of options and 8 of payload: less would only multiply packets (Linux's
 /// `tcp_min_snd_mss`).
 pub(super) const MIN_MSS: u16 = 48;
@@ -34,6 +34,13 @@ impl<F> Connection<F> {
         connection.take_syn(now, Seq::start(syn.seq), syn);
         connection.arm_retransmit(now);
         connection.check_invariants();
+        connection
+    }
+
+    /// A connection in SYN-RECEIVED whose SYN-ACK left long ago, without a record of it, in answer to `syn`.
+    pub(crate) fn resume(config: &Config, syn: &Header, seed: Seed, now: Instant) -> Connection<F> {
+        let mut connection = Connection::accept(config, syn, seed, now);
+        connection.pending.syn = false;
         connection
     }
 

@@ -40,6 +40,7 @@ use output::Split;
 use path_mtu::PathMtu;
 use timers::Timers;
 
+pub(crate) use handshake::DEFAULT_MSS;
 pub use outcome::{Event, Outcome, TimeOut, TimeOutCause, Unreachable};
 pub use path_mtu::TooBig;
 

@@ -1,13 +1,18 @@
 //! Two engines over a link that loses, delays, reorders and duplicates: whatever it does short of losing all,
 //! every byte arrives, both ways, and both ends close.
 //!
-//! Both connect at once, since the engine only opens actively; their SYNs cross.
+//! Either both connect at once, so that their SYNs cross, or one listens and accepts, with a memory of the SYN or by a
+//! cookie.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use xsend_tcp::{Chunk, Config, Connection, Event, Instant, NoRing, Outcome, Seed, State, Transmit};
+use xsend_tcp::{
+    Chunk, Config, Connection, Event, Heard, Instant, NoRing, Outcome, Seed, State, Transmit, cookie_syn_ack,
+    listen,
+};
 use xsend_wire::tcp::{Flags, Header, Options};
 
 /// A small generator (SplitMix64): the link's whims.
@@ -36,8 +41,25 @@ fn byte(side: usize, position: u64) -> u8 {
     (position.wrapping_mul(0x9e37_79b9) >> 7) as u8 ^ (position >> 16) as u8 ^ side as u8
 }
 
+/// How an end comes by its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opens {
+    Actively,
+    Passively,
+    ByCookie,
+}
+
+const SECRET: [u8; 16] = [7; 16];
+
+fn address(side: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1 + side as u8], 1 + side as u16))
+}
+
 struct End {
+    /// While it listens: a connection that is over.
     conn: Connection<Box<[u8]>>,
+    listens: Option<Opens>,
+    config: Config,
     side: usize,
     /// Bytes to write, and written.
     total: u64,
@@ -51,11 +73,17 @@ struct End {
 }
 
 impl End {
-    fn new(side: usize, config: &Config, total: u64, slow_reader: bool) -> End {
-        let seed = Seed { iss: u32::MAX - 5000 * side as u32 - 7, timestamp_offset: u32::MAX - 3 };
-        let conn = Connection::connect(config, seed, Instant::ZERO);
+    fn new(side: usize, config: &Config, opens: Opens, total: u64, slow_reader: bool) -> End {
+        let mut conn = Connection::connect(config, Self::seed(side), Instant::ZERO);
+        let listens = (opens != Opens::Actively).then_some(opens);
+        if listens.is_some() {
+            conn.on_abort(Instant::ZERO);
+            while conn.poll_event().is_some() {}
+        }
         End {
             conn,
+            listens,
+            config: config.clone(),
             side,
             total,
             written: 0,
@@ -68,8 +96,41 @@ impl End {
         }
     }
 
+    fn seed(side: usize) -> Seed {
+        Seed { iss: u32::MAX - 5000 * side as u32 - 7, timestamp_offset: u32::MAX - 3 }
+    }
+
+    /// A segment arrives while this end listens. Says whether the connection is to have it.
+    fn listen(&mut self, now: Instant, header: &Header, len: u32, answer: &mut Option<Header>) -> bool {
+        let Some(opens) = self.listens else { return true };
+        let (local, remote) = (address(self.side), address(1 - self.side));
+        match (listen(header, len), opens) {
+            (Heard::Request, Opens::ByCookie) => {
+                let syn_ack = cookie_syn_ack(&self.config, &SECRET, local, remote, header, now);
+                *answer = Some(syn_ack.header(1, 2));
+                return false;
+            }
+            (Heard::Request, _) => {
+                self.conn = Connection::accept(&self.config, header, Self::seed(self.side), now);
+                self.listens = None;
+                return false;
+            }
+            (Heard::Acknowledgment(_), Opens::ByCookie) => {
+                let found = Connection::from_cookie(&self.config, &SECRET, local, remote, header, now);
+                let Some(conn) = found else { return false };
+                self.conn = conn;
+                self.listens = None;
+            }
+            (Heard::Acknowledgment(_) | Heard::Nothing, _) => return false,
+        }
+        true
+    }
+
     /// The application writes what fits a small buffer, and closes behind its last byte.
     fn write(&mut self, now: Instant, random: &mut Random) {
+        if self.listens.is_some() {
+            return;
+        }
         while self.written < self.total && self.written - self.conn.acked_bytes() < 100_000 {
             let full = u64::from(self.conn.smss());
             let len = if random.chance(80) { full } else { 1 + random.below(full) };
@@ -208,6 +269,14 @@ fn run(mut ends: [End; 2], mut link: Link, mut random: Random) -> Duration {
         while let Some(entry) = link.in_flight.first_entry().filter(|entry| entry.key().0 <= now) {
             let (to, header, payload) = entry.remove();
             let len = payload.len() as u32;
+            let mut answer = None;
+            let known = ends[to].listen(now, &header, len, &mut answer);
+            if let Some(answer) = answer {
+                link.send(now, 1 - to, answer, &[], &mut random);
+            }
+            if !known {
+                continue;
+            }
             let chunk = (len > 0).then(|| Chunk { frame: payload.into_boxed_slice(), offset: 0, len });
             ends[to].conn.on_segment(now, &header, chunk, len);
         }
@@ -229,6 +298,7 @@ fn config(timestamps: bool, sack: bool, window: u32, mss: u16, max_rate: Option<
         max_rate,
         // The handshake is not what is tested here.
         syn_retries: 30,
+        syn_ack_retries: 30,
         retries: 30,
         // Under heavy loss an end may still be repeating its FIN when the other has forgotten the connection.
         time_wait: Duration::from_secs(100_000),
@@ -253,14 +323,16 @@ proptest! {
         mss in (100..1461u16, 100..1461u16),
         slow in any::<(bool, bool)>(),
         max_rate in prop::option::of(100_000..10_000_000u64),
+        opens in prop_oneof![Just(Opens::Actively), Just(Opens::Passively), Just(Opens::ByCookie)],
     ) {
         // Tiny windows over a bad link take for ever in virtual time: send less.
         let bound = |total: u64, window: u32| if window < 5000 { total / 20 } else { total };
         let a = config(options.0.0, options.0.1, windows.0, mss.0, max_rate);
         let b = config(options.1.0, options.1.1, windows.1, mss.1, None);
         let ends = [
-            End::new(0, &a, bound(totals.0, windows.1), slow.0),
-            End::new(1, &b, bound(totals.1, windows.0), slow.1),
+            // Whoever connects to a cookie has to speak first.
+            End::new(0, &a, Opens::Actively, bound(totals.0, windows.1) + 1, slow.0),
+            End::new(1, &b, opens, bound(totals.1, windows.0), slow.1),
         ];
         let delay = Duration::from_micros(delay_us);
         let link = Link { loss, reorder, duplicate, delay, in_flight: BTreeMap::new(), sent: 0 };
@@ -271,7 +343,10 @@ proptest! {
 #[test]
 fn a_clean_link_needs_no_retransmission() {
     let config = config(true, true, 1 << 20, 1460, None);
-    let ends = [End::new(0, &config, 3_000_000, false), End::new(1, &config, 100, false)];
+    let ends = [
+        End::new(0, &config, Opens::Actively, 3_000_000, false),
+        End::new(1, &config, Opens::Passively, 3_000_000, false),
+    ];
     let delay = Duration::from_millis(10);
     let link = Link { loss: 0, reorder: 0, duplicate: 0, delay, in_flight: BTreeMap::new(), sent: 0 };
     run(ends, link, Random(1));
