@@ -206,10 +206,10 @@ impl<F> Connection<F> {
         self.blocked_on_ring = false;
     }
 
-    /// Queues a reset that the peer accepts if it has received everything.
+    /// Queues a reset that the peer accepts if it has received everything that its window let in.
     pub(super) fn send_reset(&mut self) {
         self.pending.reset = Some(Control {
-            seq: self.snd_nxt.wire(),
+            seq: self.acceptable_seq().wire(),
             ack: self.receiver.rcv_nxt.wire(),
             flags: Flags::RST | Flags::ACK,
             window: 0,

@@ -49,6 +49,8 @@ impl<F> Connection<F> {
         let rcv_nxt = self.receiver.rcv_nxt;
         let mut seq = rcv_nxt.nearest(header.seq);
         let mut syn = flags.contains(Flags::SYN);
+        let mut header = header;
+        let unscaled;
         if self.state == State::SynReceived && syn && !rst && seq + 1u32 == rcv_nxt {
             if !flags.contains(Flags::ACK) {
                 // The peer's SYN again: our SYN-ACK was lost. RFC 9293 3.10.7.4 answers with a bare ACK, which is no
@@ -60,6 +62,9 @@ impl<F> Connection<F> {
                 // The peer's SYN crossed ours, and this is its answer (RFC 9293 figure 8): as good as an ACK.
                 (seq, syn) = (rcv_nxt, false);
                 self.acks.demand();
+                // But for its window, which is not scaled (RFC 7323 2.2).
+                unscaled = Header { window: header.window >> self.snd_wscale, ..*header };
+                header = &unscaled;
             }
         }
         let end = seq + payload_len + u32::from(syn) + u32::from(fin);

@@ -18,9 +18,9 @@ pub enum Unreachable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Both ends closed, and every byte of ours was acknowledged. (If the peer has forgotten the connection by then it
-    /// may be a reset that acknowledges our FIN; if the application is [gone](crate::Connection::on_detach) the peer need not
-    /// have closed.)
+    /// Both ends closed, and every byte of ours was acknowledged. (If the peer has forgotten the connection by then
+    /// it may be a reset that acknowledges our FIN; if the application is [gone](crate::Connection::on_detach) the
+    /// peer need not have closed.)
     Finished,
     /// The peer refused the connection, or took back the one it had asked for.
     Refused,

@@ -7,6 +7,7 @@ use crate::congestion::Limit;
 use crate::delayed_ack::Due;
 use crate::queue::{Bounds, Run, mark};
 use crate::recovery::{DISTINCT_AFTER, Phase};
+use crate::seq::Seq;
 use crate::{Batch, Control, Instant, Transmit, TxRing};
 
 /// What [`Connection::choose`] decided.
@@ -169,12 +170,17 @@ impl<F> Connection<F> {
         } else {
             SackBlocks::EMPTY
         };
-        // Where the peer took its window back, a number beyond it would not be acceptable.
-        let seq = self.snd_nxt.min(self.window_end().max(self.snd_una)).wire();
+        let seq = self.acceptable_seq().wire();
         let window = self.offer();
         let ack = self.receiver.rcv_nxt.wire();
         let options = Options { timestamps, sack, ..Options::default() };
         Control { seq, ack, flags: Flags::ACK, window, options }
+    }
+
+    /// The number of a segment that carries nothing: where the peer took its window back, one beyond it would not be
+    /// acceptable.
+    pub(super) fn acceptable_seq(&self) -> Seq {
+        self.snd_nxt.min(self.window_end().max(self.snd_una))
     }
 
     /// A segment leaves that acknowledges all that was received: returns its window.

@@ -276,6 +276,17 @@ fn syns_that_cross_are_measured_by_the_echo_or_not_at_all() {
 }
 
 #[test]
+fn the_window_of_the_syn_ack_that_crosses_ours_is_not_scaled() {
+    let mut s = Scene::connect(&plain());
+    let scaled = |segment: Segment| Segment { scale: Some(7), ..segment }.win(3000);
+    send!(s at 50 ms, scaled(peer_syn()), scaled(syn_ack()));
+    assert_eq!(s.conn.state(), State::Established);
+    assert_eq!(s.conn.info().snd_wnd, 3000 >> 7 << 7);
+    send!(s at 100 ms, ack(1).win(3000));
+    assert_eq!(s.conn.info().snd_wnd, 3000 << 7);
+}
+
+#[test]
 fn a_syn_that_comes_again_gets_the_syn_ack_again() {
     let mut s = Scene::connect(&plain());
     expect!(s at 0 ms, syn());

@@ -370,6 +370,17 @@ fn a_peer_that_took_its_window_back_but_answers_is_not_given_up() {
 }
 
 #[test]
+fn a_reset_lies_in_the_window_that_is_left() {
+    let mut s = Scene::established(&plain());
+    s.write(&[1000; 4]);
+    s.emitted.clear();
+    send!(s at 200 ms, ack(1001).win(0));
+    s.emitted.clear();
+    s.abort();
+    expect!(s at 200 ms, rst(1001).ack(1));
+}
+
+#[test]
 fn a_fin_is_retransmitted() {
     let mut s = Scene::established(&plain());
     s.close();
