@@ -1,14 +1,14 @@
 //! SYN cookies (RFC 4987 3.6): a SYN-ACK that need not be remembered.
 //!
 //! What a queue of half-open connections would remember is in the numbers that the peer sends back. The initial
-//! sequence number tells when the cookie was baked, to 64 s, and which of eight segment sizes is the peer's, under a
+//! sequence number tells when the cookie was baked, to 64 s, and which of sixteen segment sizes is the peer's, under a
 //! keyed hash of addresses, ports and the peer's own initial number:
 //!
 //! ```text
 //! iss = base(secret, ends, irs) + (period << 24) + (mark(secret, ends, irs, period) + index mod 2^24)
 //! ```
 //!
-//! A guess is right once in 2^20. If the peer knows timestamps, the low five bits of ours tell the window scale and
+//! A guess is right once in 2^19. If the peer knows timestamps, the low five bits of ours tell the window scale and
 //! SACK, as they do in Linux; without timestamps neither is used.
 //!
 //! The price, as everywhere: a lost acknowledgment of the SYN-ACK is not noticed, so a peer that waits for us to
@@ -24,9 +24,10 @@ use crate::isn::{Purpose, hash, timestamp_offset};
 use crate::receive::window_scale;
 use crate::{Config, Connection, Control, Instant, Seed};
 
-/// Segment sizes that a cookie can tell, ascending. Those of the usual MTUs: 1280 and 1500 with IPv6's header, tunnels,
-/// 1500 with IPv4's, FDDI, 9000 with either; and two for what is very small.
-const SIZES: [u16; 8] = [216, 536, 1220, 1300, 1440, 1460, 4312, 8940];
+/// Segment sizes that a cookie can tell, ascending; the peer's is the next above. Those of the usual MTUs with either
+/// IP header, of tunnels, PPPoE, FDDI and jumbo frames, some of small devices, and the least that is believed.
+const SIZES: [u16; 16] =
+    [48, 216, 512, 536, 1024, 1220, 1300, 1380, 1400, 1420, 1440, 1452, 1460, 4312, 8940, 8960];
 
 /// How long a period is, in seconds; a cookie is good for its own and the next.
 const PERIOD_SECS: u64 = 64;
@@ -224,7 +225,7 @@ mod tests {
     fn everything_that_was_agreed_on_comes_back() {
         let at = Instant::from_millis(1_000_003);
         for (mss, size) in
-            [(Some(1460), 1460), (Some(9100), 1460), (Some(1300), 1300), (None, 536), (Some(1), 216)]
+            [(Some(1460), 1460), (Some(9100), 1460), (Some(1300), 1300), (None, 536), (Some(1), 48)]
         {
             for scale in [None, Some(0), Some(7), Some(14)] {
                 for sack in [true, false] {
