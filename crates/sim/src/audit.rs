@@ -22,6 +22,8 @@ pub(crate) struct Rules {
     pub(crate) pattern: Pattern,
     /// The engine's configured MSS: payload and options.
     pub(crate) mss: u32,
+    /// It knows timestamps.
+    pub(crate) timestamps: bool,
     pub(crate) min_rto: Duration,
     pub(crate) initial_window_segments: u32,
     pub(crate) recv_window_bytes: u32,
@@ -36,7 +38,6 @@ pub(crate) struct Audit {
     rules: Rules,
     peer: Option<PeerSide>,
     our_scale: u8,
-    offered_timestamps: bool,
     /// The furthest sent (exclusive).
     sent_max: u64,
     fin_at: Option<u64>,
@@ -78,7 +79,6 @@ impl Audit {
             rules,
             peer: None,
             our_scale: 0,
-            offered_timestamps: false,
             sent_max: 0,
             fin_at: None,
             last_sent: BTreeMap::new(),
@@ -112,6 +112,27 @@ impl Audit {
         self.heard_at = now;
     }
 
+    /// The engine's SYN-ACK left without a record: a cookie. `scale` is that of its windows, none if none is agreed on.
+    pub(crate) fn resume(&mut self, iss: u32, scale: Option<u8>) {
+        self.rules.iss = iss;
+        self.sent_max = 1;
+        self.our_scale = scale.unwrap_or(0);
+        self.agree_on_scaling(scale.is_some());
+    }
+
+    fn agree_on_scaling(&mut self, agreed: bool) {
+        if let Some(peer) = self.peer.as_mut().filter(|_| !agreed) {
+            peer.scale = 0;
+        }
+    }
+
+    /// The engine says that its segments carry no more than this from now on.
+    pub(crate) fn shrink(&mut self, smss: u32) {
+        if let Some(peer) = &mut self.peer {
+            peer.smss = peer.smss.min(smss);
+        }
+    }
+
     /// What an eavesdropper would know of the connection; `None` before the handshake.
     pub(crate) fn view(&self) -> Option<View> {
         let peer = self.peer.as_ref()?;
@@ -134,10 +155,11 @@ impl Audit {
         if flags.contains(Flags::RST) {
             return;
         }
-        if flags.contains(Flags::SYN | Flags::ACK) && self.peer.is_none() {
+        // Either a SYN-ACK, or the SYN of a peer that opens the connection.
+        if flags.contains(Flags::SYN) && self.peer.is_none() {
             let options = &header.options;
             let mss = u32::from(options.mss.unwrap_or(536)).min(self.rules.mss);
-            let timestamps = options.timestamps.filter(|_| self.offered_timestamps);
+            let timestamps = options.timestamps.filter(|_| self.rules.timestamps);
             self.peer = Some(PeerSide {
                 isn: header.seq,
                 smss: mss - if timestamps.is_some() { 12 } else { 0 },
@@ -193,7 +215,9 @@ impl Audit {
         }
         if flags.contains(Flags::SYN) {
             self.our_scale = header.options.window_scale.unwrap_or(0);
-            self.offered_timestamps = header.options.timestamps.is_some();
+            if flags.contains(Flags::ACK) {
+                self.agree_on_scaling(header.options.window_scale.is_some());
+            }
         }
         self.check_sequence(now, header, payload);
         self.check_acknowledgment(now, header);
@@ -301,7 +325,8 @@ impl Audit {
                 faults.push(format!("SACK block {left}..{right} was not received"));
             }
         }
-        let offered = u64::from(header.window) << self.our_scale;
+        let scale = if header.flags.contains(Flags::SYN) { 0 } else { self.our_scale };
+        let offered = u64::from(header.window) << scale;
         // A window is rounded to its scale: an edge may seem to step back by less than one unit.
         let edge = ack + offered;
         let unit = 1 << self.our_scale;

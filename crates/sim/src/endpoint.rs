@@ -3,19 +3,27 @@
 
 use std::collections::BTreeSet;
 
+use core::net::SocketAddr;
 use core::time::Duration;
-use xsend_tcp::{Batch, Chunk, Config, Connection, Event, Instant, Outcome, Seed, Transmit};
+use xsend_tcp::{
+    Batch, Chunk, Config, Connection, Event, Heard, Instant, Outcome, Seed, TimeOut, TooBig, Transmit,
+    Unreachable, cookie_syn_ack, listen,
+};
+use xsend_wire::icmp::ErrorKind;
 use xsend_wire::tcp::{Flags, Header, Options, Timestamps};
 use xsend_wire::{Stamp, checksum};
 
 use crate::audit::Audit;
-use crate::codec::Codec;
+use crate::codec::{Codec, ENGINE, PEER};
 use crate::intruder::Intruder;
 use crate::pattern::Pattern;
 use crate::reader::{Reader, Reading};
 use crate::ring::{FRAME_HEADROOM, Fate, Ring, frame_number};
 use crate::rng::Rng;
 use crate::trace::{Seen, Trace};
+
+/// IPv4 and TCP headers without options, in bytes.
+const IP_TCP_HEADERS: u16 = 40;
 
 /// Rounds of polling that one input may cause before it counts as a live-lock.
 const MAX_ROUNDS: usize = 100_000;
@@ -63,6 +71,32 @@ pub enum AppClose {
     AbortAt(Duration),
 }
 
+/// Who opens the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Open {
+    /// The engine; the peer listens.
+    #[default]
+    Engine,
+    /// The peer; the engine accepts its SYN.
+    Peer,
+    /// The peer; the engine answers with a SYN cookie. The peer must have something to send, or a lost acknowledgment
+    /// leaves both waiting.
+    PeerToCookie,
+    /// Both, the peer this much later. If the engine's SYN arrives before that, the peer just answers it.
+    Both(Duration),
+}
+
+/// The engine while it listens.
+#[derive(Debug)]
+struct Listening {
+    config: Config,
+    seed: Seed,
+    by_cookie: bool,
+}
+
+/// What the engine's cookies are baked with.
+const SECRET: [u8; 16] = *b"a simulated oven";
+
 /// A frame on its way out of the engine's end.
 #[derive(Debug)]
 pub(crate) enum Output {
@@ -101,7 +135,9 @@ impl Books {
 /// The engine's end of the link.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
+    /// While it listens: one that is over.
     pub(crate) connection: Connection<Box<[u8]>>,
+    listening: Option<Listening>,
     codec: Codec,
     ring: Ring,
     pub(crate) books: Books,
@@ -131,6 +167,7 @@ pub(crate) struct Endpoint {
 pub(crate) struct EndpointParts {
     pub(crate) config: Config,
     pub(crate) seed: Seed,
+    pub(crate) open: Open,
     pub(crate) app: AppConfig,
     pub(crate) ring: Ring,
     pub(crate) audit: Audit,
@@ -141,8 +178,19 @@ pub(crate) struct EndpointParts {
 
 impl Endpoint {
     pub(crate) fn new(parts: EndpointParts, now: Instant) -> Self {
+        let mut connection = Connection::connect(&parts.config, parts.seed, now);
+        let listening = match parts.open {
+            Open::Engine | Open::Both(_) => None,
+            Open::Peer | Open::PeerToCookie => {
+                connection.on_abort(now);
+                while connection.poll_event().is_some() {}
+                let by_cookie = parts.open == Open::PeerToCookie;
+                Some(Listening { config: parts.config, seed: parts.seed, by_cookie })
+            }
+        };
         Self {
-            connection: Connection::connect(&parts.config, parts.seed, now),
+            connection,
+            listening,
             codec: Codec::engine(false),
             ring: parts.ring,
             books: Books::default(),
@@ -166,6 +214,11 @@ impl Endpoint {
             frames_replaced: 0,
             batches: 0,
         }
+    }
+
+    /// Why it gave up, if it did.
+    pub(crate) fn time_out(&self) -> Option<TimeOut> {
+        self.connection.time_out()
     }
 
     /// Bytes that its application has read.
@@ -216,13 +269,99 @@ impl Endpoint {
             return;
         };
         trace.segment(now, Seen::EngineGot, &header, payload.len());
-        if self.connection.is_finished() {
+        if self.listening.is_some() {
+            let known = self.listen(now, &header, payload.len(), trace, out);
+            if !known {
+                self.pump(now, trace, out);
+                return;
+            }
+        } else if self.connection.is_finished() {
             self.answer_stray(now, &header, payload.len(), trace, out);
             return;
         }
         self.audit.got(now, &header, payload.len());
         let chunk = self.chunk(payload);
         self.connection.on_segment(now, &header, chunk, payload.len() as u32);
+        self.pump(now, trace, out);
+    }
+
+    /// A segment arrives while the engine listens. Says whether there is a connection now that is to have it.
+    fn listen(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        payload_len: usize,
+        trace: &mut Trace,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let Some(Listening { config, seed, by_cookie }) = &self.listening else { return true };
+        let (local, remote) = (SocketAddr::V4(ENGINE), SocketAddr::V4(PEER));
+        match listen(header, payload_len as u32) {
+            Heard::Request if *by_cookie => {
+                self.audit.got(now, header, payload_len);
+                let syn_ack = cookie_syn_ack(config, &SECRET, local, remote, header, now).header(0, 0);
+                trace.segment(now, Seen::EngineSent, &syn_ack, 0);
+                out.push(Output::Frame(self.codec.control(&syn_ack, &[])));
+                false
+            }
+            Heard::Request => {
+                self.audit.got(now, header, payload_len);
+                self.connection = Connection::accept(config, header, *seed, now);
+                self.listening = None;
+                false
+            }
+            Heard::Acknowledgment(_) if *by_cookie => {
+                let found = Connection::from_cookie(config, &SECRET, local, remote, header, now);
+                let Some(connection) = found else { return false };
+                let info = connection.info();
+                let scaling = config.window_scaling && info.timestamps && info.rcv_wscale > 0;
+                self.audit.resume(header.ack.wrapping_sub(1), scaling.then_some(info.rcv_wscale));
+                self.connection = connection;
+                self.listening = None;
+                true
+            }
+            Heard::Acknowledgment(_) | Heard::Nothing => false,
+        }
+    }
+
+    /// An ICMP error has reached the engine's host, true or forged.
+    pub(crate) fn icmp(
+        &mut self,
+        now: Instant,
+        kind: ErrorKind,
+        seq: u32,
+        trace: &mut Trace,
+        out: &mut Vec<Output>,
+    ) {
+        trace.note(now, || format!("engine: ICMP {kind:?}"));
+        let unreachable = match kind {
+            ErrorKind::FragmentationNeeded { mtu } => {
+                let verdict = self.connection.on_packet_too_big(now, mtu.checked_sub(IP_TCP_HEADERS), seq);
+                if verdict == TooBig::Obeyed {
+                    self.audit.heard(now);
+                }
+                None
+            }
+            ErrorKind::Unreachable { code: 2 } => Some(Unreachable::Protocol),
+            ErrorKind::Unreachable { code: 3 } => Some(Unreachable::Port),
+            ErrorKind::Unreachable { code: 9 | 10 | 13 } => Some(Unreachable::Prohibited),
+            ErrorKind::Unreachable { .. } | ErrorKind::TimeExceeded { .. } => Some(Unreachable::Host),
+            ErrorKind::ParameterProblem { .. } => None,
+        };
+        if let Some(kind) = unreachable {
+            self.connection.on_unreachable(now, kind, seq);
+        }
+        self.pump(now, trace, out);
+    }
+
+    /// The device's MTU has become smaller.
+    pub(crate) fn device_mtu(&mut self, now: Instant, mtu: u16, trace: &mut Trace, out: &mut Vec<Output>) {
+        trace.note(now, || format!("engine: the device's MTU is {mtu}"));
+        let mss = mtu.saturating_sub(IP_TCP_HEADERS);
+        self.connection.on_mtu(now, mss);
+        if let Some(Listening { config, .. }) = &mut self.listening {
+            config.mss = config.mss.min(mss);
+        }
         self.pump(now, trace, out);
     }
 
@@ -245,6 +384,9 @@ impl Endpoint {
             return;
         }
         let Some(view) = self.audit.view() else { return };
+        if let Some((kind, seq)) = intruder.forge_icmp(view) {
+            return self.icmp(now, kind, seq, trace, out);
+        }
         let (header, payload) = intruder.forge(view);
         trace.note(now, || "an intruder's".to_owned());
         trace.segment(now, Seen::EngineGot, &header, payload.len());
@@ -387,6 +529,13 @@ impl Endpoint {
             let budget = self.budget();
             let mut segments = Vec::new();
             let mut split = false;
+            if budget == 0 {
+                // Its share of the ring is used up, by data: acknowledgments need not wait for that.
+                let Some(control) = self.connection.poll_control(now) else { break };
+                self.submit(now, vec![(None, control.header(0, 0), Vec::new())], trace, out);
+                progress = true;
+                continue;
+            }
             match self.connection.poll_transmit(now, budget, &self.ring) {
                 None => break,
                 Some(Transmit::Split) => split = true,
@@ -526,6 +675,7 @@ impl Endpoint {
                         self.audit.breach(now, "header length and timestamps disagree".to_owned());
                     }
                 }
+                Event::SegmentSize(smss) => self.audit.shrink(smss),
                 Event::PeerClosed => self.peer_closed = true,
                 Event::Closed(outcome) => self.closed_at = Some((now, outcome)),
                 _ => {}

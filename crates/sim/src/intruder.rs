@@ -1,6 +1,7 @@
 //! Somebody who forges segments of the connection: each has a fault for which the engine must refuse
 //! it (RFC 9293, 3.10.7.4; RFC 5961), though everything else in it is right.
 
+use xsend_wire::icmp::ErrorKind;
 use xsend_wire::tcp::{Flags, Header, Options, Timestamps};
 
 use crate::rng::Rng;
@@ -27,6 +28,31 @@ pub(crate) struct Intruder {
 impl Intruder {
     pub(crate) fn new(rng: Rng) -> Self {
         Self { rng }
+    }
+
+    /// Whether it strikes by a forged ICMP error this time, and if so about which segment: one that is not in flight
+    /// (RFC 5927, 4.1).
+    pub(crate) fn forge_icmp(&mut self, view: View) -> Option<(ErrorKind, u32)> {
+        if !self.rng.chance(0.25) {
+            return None;
+        }
+        let kind = match self.rng.below(4) {
+            0 => ErrorKind::Unreachable { code: self.rng.below(16) as u8 },
+            1 => ErrorKind::TimeExceeded { code: 0 },
+            2 => ErrorKind::FragmentationNeeded { mtu: 0 },
+            _ => ErrorKind::FragmentationNeeded { mtu: self.rng.between(68, 1500) as u16 },
+        };
+        let kind = match kind {
+            ErrorKind::Unreachable { code: 4 } => ErrorKind::Unreachable { code: 3 },
+            kind => kind,
+        };
+        let ahead = self.rng.between(0, 1 << 20) as u32;
+        let seq = if self.rng.chance(0.5) {
+            view.sent_max.wrapping_add(ahead)
+        } else {
+            view.sent_max.wrapping_sub(1 << 30).wrapping_sub(ahead)
+        };
+        Some((kind, seq))
     }
 
     /// The next forged segment.

@@ -35,13 +35,13 @@ mod scenario;
 mod trace;
 
 pub use codec::{ENGINE, PEER};
-pub use endpoint::{AppClose, AppConfig};
+pub use endpoint::{AppClose, AppConfig, Open};
 pub use link::{Direction, Fates, Link};
 pub use pattern::Pattern;
-pub use peer::{Peer, PeerClose, PeerConfig, PeerEnd, PeerFacts, PeerSegment};
+pub use peer::{Peer, PeerClose, PeerConfig, PeerEnd, PeerFacts, PeerSegment, Shrink};
 pub use queue::EventQueue;
 pub use reader::{Reader, Stall};
 pub use report::{Ending, Failure, Report};
 pub use ring::RingConfig;
 pub use rng::Rng;
-pub use scenario::Scenario;
+pub use scenario::{Narrows, Scenario, Told};

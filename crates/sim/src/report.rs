@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use xsend_tcp::{Event, Info, Outcome};
+use xsend_tcp::{Event, Info, Outcome, TimeOut};
 
 use crate::link::Fates;
 use crate::peer::{PeerEnd, PeerFacts};
@@ -30,6 +30,8 @@ pub struct Report {
     pub ending: Ending,
     /// How the connection ended for the engine's application, if it did.
     pub outcome: Option<Outcome>,
+    /// What the engine waited for in vain, if that is the outcome.
+    pub time_out: Option<TimeOut>,
     /// When the engine's handshake was over.
     pub established_at: Option<Duration>,
     /// Bytes that the peer's application has read.
@@ -62,6 +64,8 @@ pub struct Report {
     pub frames_given: u64,
     /// Those that never came back.
     pub frames_missing: u64,
+    /// Frames that were too long for the path.
+    pub too_long: u64,
     /// What the engine says of itself at the end.
     pub info: Info,
     /// What it told its holder, in order.

@@ -1,12 +1,15 @@
 //! A run from its description to its report.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use xsend_tcp::{Config, Instant, Seed};
+use xsend_wire::icmp::ErrorKind;
+use xsend_wire::{ethernet, icmp};
 
 use crate::audit::{Audit, Rules};
-use crate::codec::Codec;
-use crate::endpoint::{AppConfig, Endpoint, EndpointParts, Output};
+use crate::codec::{Codec, ENGINE, PEER};
+use crate::endpoint::{AppConfig, Endpoint, EndpointParts, Open, Output};
 use crate::intruder::Intruder;
 use crate::link::{Link, Pipe};
 use crate::pattern::Pattern;
@@ -21,8 +24,32 @@ use crate::trace::{Seen, Trace};
 const MAX_STEPS_AN_INSTANT: u32 = 200_000;
 /// Happenings in all above which a run is stopped: far more than any scenario needs.
 const MAX_STEPS: u64 = 20_000_000;
+/// What a router quotes of a packet: the IP header and eight bytes (RFC 792).
+const QUOTED: usize = 28;
 /// Lines of a failed run's trace that are shown.
 const SHOWN_LINES: usize = 120;
+
+/// Frames above a size are dropped from some time on.
+#[derive(Clone, Copy, Debug)]
+pub struct Narrows {
+    /// From this time since the start.
+    pub at: Duration,
+    /// The largest IP packet that still passes, in bytes.
+    pub mtu: u16,
+    /// Who says so.
+    pub told: Told,
+}
+
+/// How the engine gets to know that a packet is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A router says so of each packet that it drops, with its MTU (RFC 1191).
+    ByRouter,
+    /// A router says so, but not its MTU, as before RFC 1191.
+    ByOldRouter,
+    /// It is the engine's own device: it is known at once.
+    ByDevice,
+}
 
 /// A run: everything that happens in it follows from these fields.
 #[derive(Clone, Debug)]
@@ -31,6 +58,10 @@ pub struct Scenario {
     pub seed: u64,
     /// The link.
     pub link: Link,
+    /// When the path becomes narrower.
+    pub narrows: Option<Narrows>,
+    /// Who opens the connection.
+    pub open: Open,
     /// The engine's configuration.
     pub tcp: Config,
     /// The engine's initial sequence number; drawn from the seed if `None`.
@@ -56,6 +87,8 @@ impl Default for Scenario {
         Self {
             seed: 0,
             link: Link::default(),
+            narrows: None,
+            open: Open::default(),
             tcp: Config::default(),
             iss: None,
             timestamp_offset: None,
@@ -112,9 +145,18 @@ impl Scenario {
 enum Happening {
     ToPeer(Vec<u8>),
     ToEngine(Vec<u8>),
-    Completed { number: Option<u64>, len: u64 },
-    GivenUp { len: u64 },
+    Completed {
+        number: Option<u64>,
+        len: u64,
+    },
+    GivenUp {
+        len: u64,
+    },
     Intrusion,
+    /// An ICMP message.
+    Icmp(Vec<u8>),
+    DeviceMtu(u16),
+    PeerConnects,
 }
 
 struct World<'a> {
@@ -129,6 +171,7 @@ struct World<'a> {
     intruder: Intruder,
     trace: Trace,
     segments: u64,
+    too_long: u64,
     delivered_at: Option<Instant>,
     outputs: Vec<Output>,
     replies: Vec<PeerSegment>,
@@ -146,6 +189,7 @@ impl<'a> World<'a> {
             iss,
             pattern: outgoing,
             mss: u32::from(scenario.tcp.mss),
+            timestamps: scenario.tcp.timestamps,
             min_rto: scenario.tcp.min_rto,
             initial_window_segments: scenario.tcp.initial_cwnd_segments,
             recv_window_bytes: scenario.tcp.recv_window_bytes,
@@ -154,6 +198,7 @@ impl<'a> World<'a> {
         let parts = EndpointParts {
             config: scenario.tcp.clone(),
             seed: Seed { iss, timestamp_offset },
+            open: scenario.open,
             app: scenario.app.clone(),
             ring: Ring::new(scenario.ring.clone(), rng.fork(1)),
             audit,
@@ -175,6 +220,7 @@ impl<'a> World<'a> {
             intruder: Intruder::new(rng.fork(6)),
             trace,
             segments: 0,
+            too_long: 0,
             delivered_at: None,
             outputs: Vec::new(),
             replies: Vec::new(),
@@ -186,6 +232,14 @@ impl<'a> World<'a> {
         let (mut steps, mut steps_in_all) = (0, 0);
         if let Some(every) = self.scenario.intrusions {
             self.queue.push(self.now + every, Happening::Intrusion);
+        }
+        if let Some(Narrows { at, mtu, told: Told::ByDevice }) = self.scenario.narrows {
+            self.queue.push(self.now + at, Happening::DeviceMtu(mtu));
+        }
+        match self.scenario.open {
+            Open::Engine => {}
+            Open::Peer | Open::PeerToCookie => self.peer.connect(self.now, &mut self.replies),
+            Open::Both(later) => self.queue.push(self.now + later, Happening::PeerConnects),
         }
         self.engine.pump(self.now, &mut self.trace, &mut self.outputs);
         let ending = loop {
@@ -230,6 +284,14 @@ impl<'a> World<'a> {
                     self.queue.push(now + every.max(Duration::from_micros(1)), Happening::Intrusion);
                 }
             }
+            Some(Happening::Icmp(message)) => {
+                let (reporter, recipient) = (IpAddr::V4(*PEER.ip()), IpAddr::V4(*ENGINE.ip()));
+                if let Ok(Some(error)) = icmp::parse(&message, reporter, recipient) {
+                    engine.icmp(now, error.kind, error.quoted.seq, trace, outputs);
+                }
+            }
+            Some(Happening::DeviceMtu(mtu)) => engine.device_mtu(now, mtu, trace, outputs),
+            Some(Happening::PeerConnects) => self.peer.connect(now, &mut self.replies),
             Some(Happening::ToPeer(frame)) => {
                 trace.frame(now, Seen::PeerGot, &frame);
                 match self.peer_codec.decode(&frame) {
@@ -251,6 +313,9 @@ impl<'a> World<'a> {
     /// Puts what both ends have sent on the link.
     fn flush(&mut self) {
         let now = self.now;
+        let since_start = now.saturating_since(Instant::ZERO);
+        let narrows = self.scenario.narrows.filter(|narrows| narrows.at <= since_start);
+        let delay = self.scenario.link.back.delay;
         let Self { queue, forward, back, trace, .. } = self;
         for output in self.outputs.drain(..) {
             match output {
@@ -261,6 +326,20 @@ impl<'a> World<'a> {
                 Output::Frame(frame) => {
                     self.segments += 1;
                     trace.frame(now, Seen::EngineSent, &frame);
+                    let packet = &frame[ethernet::HEADER_LEN..];
+                    if let Some(Narrows { mtu, told, .. }) =
+                        narrows.filter(|narrows| packet.len() > usize::from(narrows.mtu))
+                    {
+                        self.too_long += 1;
+                        let mtu = if told == Told::ByRouter { mtu } else { 0 };
+                        if told != Told::ByDevice {
+                            let mut message = vec![0; icmp::HEADER_LEN + QUOTED];
+                            let kind = ErrorKind::FragmentationNeeded { mtu };
+                            icmp::build(&mut message, kind, &packet[..QUOTED]);
+                            queue.push(now + delay, Happening::Icmp(message));
+                        }
+                        continue;
+                    }
                     forward.enter(now, frame, |at, frame| queue.push(at, Happening::ToPeer(frame)));
                 }
             }
@@ -288,6 +367,7 @@ impl<'a> World<'a> {
         Report {
             seed: self.scenario.seed,
             ending,
+            time_out: engine.time_out(),
             outcome: engine.closed_at.map(|(_, outcome)| outcome),
             established_at: engine.established_at.map(since_start),
             delivered: peer.read,
@@ -305,6 +385,7 @@ impl<'a> World<'a> {
             frames_replaced: engine.frames_replaced,
             frames_given: engine.books.given,
             frames_missing: engine.books.missing(),
+            too_long: self.too_long,
             info,
             events: engine.events,
             peer,

@@ -1,10 +1,10 @@
-//! What kind of peer: its options, its reader, what it sends and how it ends.
+//! What kind of peer: its options, its reader, its whims, what it sends and how it ends.
 
 use core::time::Duration;
 
 use crate::reader::Reader;
 
-/// The passive end's properties. The default is a friendly, ordinary receiver.
+/// The peer's properties. The default is a friendly, ordinary receiver.
 #[derive(Clone, Debug)]
 pub struct PeerConfig {
     /// The MSS option of its SYN-ACK; `None` leaves the option out (the sender must then assume 536).
@@ -24,6 +24,8 @@ pub struct PeerConfig {
     /// The chance, at each out-of-order arrival, that it drops all it has received out of order and
     /// already reported (RFC 2018, 8 allows that).
     pub reneging: f64,
+    /// It takes back a part of the window that it has offered, once (RFC 9293, 3.8.6 warns of such peers).
+    pub shrink: Option<Shrink>,
     /// How its application reads.
     pub reader: Reader,
     /// Bytes that its application sends, from the moment the connection stands.
@@ -49,6 +51,7 @@ impl Default for PeerConfig {
             window_bytes: 1 << 20,
             delayed_ack: Duration::from_millis(40),
             reneging: 0.0,
+            shrink: None,
             reader: Reader::default(),
             bytes: 0,
             ragged: false,
@@ -57,6 +60,17 @@ impl Default for PeerConfig {
             refuses: false,
         }
     }
+}
+
+/// A window taken back: what arrives beyond what is left of it is dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct Shrink {
+    /// When its application has read this many bytes.
+    pub after_bytes: u64,
+    /// Bytes of the window that stay.
+    pub left_bytes: u32,
+    /// How long it offers nothing more.
+    pub pause: Duration,
 }
 
 /// When and how the peer's side ends.

@@ -1,5 +1,5 @@
-//! The passive end: a small TCP of the simulator's own, written apart from the engine so that the
-//! two cannot share a mistake. It answers a SYN, receives in and out of order, acknowledges, sends
+//! The other end: a small TCP of the simulator's own, written apart from the engine so that the
+//! two cannot share a mistake. It answers a SYN or sends one, receives in and out of order, acknowledges, sends
 //! a stream back if told to, and closes.
 
 mod config;
@@ -11,7 +11,7 @@ use core::time::Duration;
 use xsend_tcp::Instant;
 use xsend_wire::tcp::{Flags, Header, Options, SackBlocks, Timestamps};
 
-pub use self::config::{PeerClose, PeerConfig};
+pub use self::config::{PeerClose, PeerConfig, Shrink};
 use self::receive::{Arrived, Receive};
 use self::send::{Acked, Emission, Send};
 use crate::pattern::Pattern;
@@ -71,13 +71,14 @@ pub struct PeerFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Listen,
+    SynSent,
     SynReceived,
     Established,
     TimeWait { until: Instant },
     Closed,
 }
 
-/// The passive end of one connection.
+/// The other end of one connection.
 #[derive(Debug)]
 pub struct Peer {
     config: PeerConfig,
@@ -97,6 +98,8 @@ pub struct Peer {
     ack_now: bool,
     unacked_segments: u32,
     ack_at: Option<Instant>,
+    /// It has taken its window back.
+    shrunk: bool,
     /// The application has closed for reading too: later data is answered with a reset.
     deaf: bool,
     facts: PeerFacts,
@@ -123,6 +126,7 @@ impl Peer {
             ack_now: false,
             unacked_segments: 0,
             ack_at: None,
+            shrunk: false,
             deaf: false,
             facts: PeerFacts {
                 end: PeerEnd::Open,
@@ -138,6 +142,14 @@ impl Peer {
             },
             config,
             rng,
+        }
+    }
+
+    /// Opens the connection itself, unless the other side has done so already.
+    pub fn connect(&mut self, now: Instant, out: &mut Vec<PeerSegment>) {
+        if self.phase == Phase::Listen {
+            self.phase = Phase::SynSent;
+            self.respond(now, out);
         }
     }
 
@@ -163,9 +175,10 @@ impl Peer {
         match self.phase {
             Phase::Listen | Phase::Closed => None,
             Phase::TimeWait { until } => Some(until),
-            Phase::SynReceived => self.send.timer(),
+            Phase::SynSent | Phase::SynReceived => self.send.timer(),
             Phase::Established => {
-                [self.send.timer(), self.ack_at, self.receive.reads_at()].into_iter().flatten().min()
+                let Self { send, ack_at, receive, .. } = self;
+                [send.timer(), *ack_at, receive.reads_at(), receive.released_at()].into_iter().flatten().min()
             }
         }
     }
@@ -180,7 +193,7 @@ impl Peer {
                 }
                 return;
             }
-            Phase::SynReceived | Phase::Established => {}
+            Phase::SynSent | Phase::SynReceived | Phase::Established => {}
         }
         if self.send.timer().is_some_and(|at| at <= now) {
             self.send.on_timer();
@@ -209,6 +222,7 @@ impl Peer {
                     self.respond(now, out);
                 }
             }
+            Phase::SynSent => self.on_syn_sent(now, header, payload, out),
             Phase::SynReceived | Phase::Established | Phase::TimeWait { .. } => {
                 self.receive.read(now);
                 self.on_segment(now, header, payload, out);
@@ -256,6 +270,48 @@ impl Peer {
         self.phase = Phase::SynReceived;
     }
 
+    /// RFC 9293, 3.10.7.3. What a SYN brings besides is not taken.
+    fn on_syn_sent(&mut self, now: Instant, header: &Header, payload: &[u8], out: &mut Vec<PeerSegment>) {
+        let flags = header.flags;
+        let acknowledges = flags.contains(Flags::ACK);
+        if acknowledges && self.send.offset_of(header.ack) != 1 {
+            self.answer_stray(header, payload, out);
+            return;
+        }
+        if flags.contains(Flags::RST) {
+            if acknowledges {
+                self.end(PeerEnd::GotReset);
+            }
+            return;
+        }
+        if !flags.contains(Flags::SYN) {
+            return;
+        }
+        self.on_syn(now, header);
+        self.receive.edge = u64::from(self.syn_window()) + 1;
+        if acknowledges {
+            self.on_syn_acknowledged(now, header);
+        } else {
+            // The SYNs have crossed: ours goes again, with an acknowledgment.
+            self.send.next = 0;
+        }
+        self.respond(now, out);
+    }
+
+    /// Our SYN was acknowledged by a SYN, whose window is not scaled (RFC 7323, 2.2).
+    fn on_syn_acknowledged(&mut self, now: Instant, header: &Header) {
+        let scale = core::mem::take(&mut self.send.scale);
+        self.send.on_ack(now, 0, header.ack, header.window, true);
+        self.send.scale = scale;
+        self.phase = Phase::Established;
+        self.ack_now = true;
+    }
+
+    /// RFC 7323, 2.2: the window of a SYN is never scaled.
+    fn syn_window(&self) -> u16 {
+        self.config.window_bytes.min(65_535) as u16
+    }
+
     fn on_segment(&mut self, now: Instant, header: &Header, payload: &[u8], out: &mut Vec<PeerSegment>) {
         let flags = header.flags;
         let start = self.receive.offset_of(header.seq);
@@ -264,7 +320,12 @@ impl Peer {
         if flags.contains(Flags::SYN) {
             // The SYN again: our SYN-ACK was lost. Later, RFC 5961, 4: a challenge ACK.
             if self.phase == Phase::SynReceived && start == 0 {
-                self.send.next = 0;
+                let acknowledges = flags.contains(Flags::ACK) && self.send.offset_of(header.ack) == 1;
+                if acknowledges && !flags.contains(Flags::RST) {
+                    self.on_syn_acknowledged(now, header);
+                } else {
+                    self.send.next = 0;
+                }
             } else {
                 self.ack_now = true;
             }
@@ -392,9 +453,10 @@ impl Peer {
                 }
                 return;
             }
-            Phase::SynReceived | Phase::Established => {}
+            Phase::SynSent | Phase::SynReceived | Phase::Established => {}
         }
         self.receive.read(now);
+        self.squeeze(now);
         if self.phase == Phase::Established && self.decide_close(out) == Decided::Reset {
             return;
         }
@@ -421,6 +483,21 @@ impl Peer {
             } else {
                 Phase::TimeWait { until: now + TIME_WAIT }
             };
+        }
+    }
+
+    /// Takes the window back when it is time to, and offers it again later.
+    fn squeeze(&mut self, now: Instant) {
+        self.receive.release(now);
+        let due = self.config.shrink.filter(|shrink| {
+            !self.shrunk
+                && self.phase == Phase::Established
+                && self.receive.bytes_read() >= shrink.after_bytes
+        });
+        if let Some(shrink) = due {
+            self.shrunk = true;
+            self.receive.shrink(shrink.left_bytes, now + shrink.pause);
+            self.ack_now = true;
         }
     }
 
@@ -473,10 +550,19 @@ impl Peer {
                 header.options.mss = self.config.mss;
                 header.options.sack_permitted = self.sack;
                 header.options.window_scale = self.scaling.then_some(self.scale);
-                // RFC 7323, 2.2: the window of a SYN is never scaled.
-                let window = self.config.window_bytes.min(65_535);
-                header.window = window as u16;
-                self.receive.edge = u64::from(window) + 1;
+                header.window = self.syn_window();
+                if self.phase == Phase::SynSent {
+                    // What it knows, for nothing is agreed on yet.
+                    header.flags = Flags::SYN;
+                    header.ack = 0;
+                    header.options.sack_permitted = self.config.sack;
+                    header.options.window_scale = self.config.window_scale;
+                    let value = self.clock(now);
+                    header.options.timestamps =
+                        self.config.timestamps.then_some(Timestamps { value, echo: 0 });
+                } else {
+                    self.receive.edge = u64::from(header.window) + 1;
+                }
             }
             Emission::Data { offset, len } => {
                 payload = vec![0; len as usize];
@@ -519,10 +605,7 @@ impl Peer {
         self.ack_at = None;
         self.unacked_segments = 0;
         self.last_ack_sent = self.receive.next;
-        let timestamps = self.timestamps.then(|| Timestamps {
-            value: self.clock_offset.wrapping_add(now.as_nanos().wrapping_div(1_000_000) as u32),
-            echo: self.ts_recent,
-        });
+        let timestamps = self.timestamps.then(|| Timestamps { value: self.clock(now), echo: self.ts_recent });
         Header {
             seq: self.send.seq_of(self.send.next),
             ack: self.receive.seq_of(self.receive.next),
@@ -531,6 +614,11 @@ impl Peer {
             options: Options { timestamps, ..Options::default() },
             ..Header::default()
         }
+    }
+
+    /// Its timestamp clock: milliseconds.
+    fn clock(&self, now: Instant) -> u32 {
+        self.clock_offset.wrapping_add(now.as_nanos().wrapping_div(1_000_000) as u32)
     }
 
     /// The window field: the offered edge grows in worthwhile steps and never goes back.

@@ -28,8 +28,12 @@ pub(super) struct Receive {
     irs: u32,
     /// The next offset expected in order.
     pub(super) next: u64,
-    /// The furthest offset ever offered (exclusive). It never moves back.
+    /// The offered offset (exclusive). It moves back only in [`Receive::shrink`].
     pub(super) edge: u64,
+    /// The furthest offset offered before it moved back.
+    offered_once: u64,
+    /// Until when, and at which offset, a window taken back stays where it is.
+    held: Option<(Instant, u64)>,
     capacity: u64,
     /// Pieces beyond `next`, by offset; they do not overlap.
     pieces: BTreeMap<u64, Vec<u8>>,
@@ -52,6 +56,8 @@ impl Receive {
             irs,
             next: 1,
             edge: 1,
+            offered_once: 1,
+            held: None,
             capacity: u64::from(capacity),
             pieces: BTreeMap::new(),
             touched: VecDeque::new(),
@@ -97,8 +103,9 @@ impl Receive {
     /// Takes the payload of an acceptable segment, cut to the window, and its FIN.
     pub(super) fn accept(&mut self, start: i64, payload: &[u8], fin: bool) -> Arrived {
         let end = start + payload.len() as i64;
-        if end > self.edge as i64 {
-            self.beyond_window += (end - (self.edge as i64).max(start)) as u64;
+        let offered = self.edge.max(self.offered_once) as i64;
+        if end > offered {
+            self.beyond_window += (end - offered.max(start)) as u64;
         }
         if fin && end >= self.next as i64 && end <= self.edge as i64 && self.fin_at.is_none() {
             self.fin_at = Some(end as u64);
@@ -219,7 +226,25 @@ impl Receive {
 
     /// The edge that the buffer allows now.
     pub(super) fn possible_edge(&self) -> u64 {
-        self.reading.read + self.capacity + 1
+        let edge = self.reading.read + self.capacity + 1;
+        self.held.map_or(edge, |(_, held)| edge.min(held))
+    }
+
+    /// Takes back all of the window but `left` bytes until `until`.
+    pub(super) fn shrink(&mut self, left: u32, until: Instant) {
+        self.offered_once = self.edge;
+        self.edge = self.edge.min(self.next + u64::from(left));
+        self.held = Some((until, self.edge));
+    }
+
+    /// Offers again what the buffer allows, if it is time.
+    pub(super) fn release(&mut self, now: Instant) {
+        self.held = self.held.filter(|(until, _)| now < *until);
+    }
+
+    /// When that is.
+    pub(super) fn released_at(&self) -> Option<Instant> {
+        self.held.map(|(until, _)| until)
     }
 
     pub(super) fn pattern(&self) -> Pattern {
