@@ -137,7 +137,7 @@ impl<F> Connection<F> {
     ///
     /// Ask only while cookies were handed out in the last two minutes: every acknowledgment that comes unasked is a
     /// guess at one. An answer to one that is refused should be [`reset_for`](crate::reset_for), but not if it carries
-    /// payload: then it may only have overtaken the right one.
+    /// payload or a FIN: then it may only have overtaken the right one.
     pub fn from_cookie(
         config: &Config,
         secret: &[u8; 16],
