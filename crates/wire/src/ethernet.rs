@@ -54,6 +54,16 @@ pub struct Tag {
 }
 
 impl Tag {
+    /// An 802.1Q tag, which is what a VLAN sub-interface adds unless it was told otherwise.
+    pub const fn customer(control: u16) -> Tag {
+        Tag { protocol: TPID_CUSTOMER, control }
+    }
+
+    /// An 802.1ad tag, the outer one of two.
+    pub const fn service(control: u16) -> Tag {
+        Tag { protocol: TPID_SERVICE, control }
+    }
+
     /// The VLAN identifier, 0 to 4095.
     pub const fn vlan(self) -> u16 {
         self.control & 0x0fff
@@ -68,6 +78,26 @@ pub struct Tags {
 }
 
 impl Tags {
+    /// No tag.
+    pub const NONE: Tags = Tags { tags: [Tag { protocol: 0, control: 0 }; MAX_TAGS], len: 0 };
+
+    /// One tag.
+    pub const fn one(tag: Tag) -> Tags {
+        Tags { tags: [tag, Tag { protocol: 0, control: 0 }], len: 1 }
+    }
+
+    /// Two tags.
+    pub const fn two(outer: Tag, inner: Tag) -> Tags {
+        Tags { tags: [outer, inner], len: 2 }
+    }
+
+    /// Whether the frame is on the same VLANs: the same identifiers under the same protocols, whatever the
+    /// priorities.
+    pub fn same_vlans(&self, other: &Tags) -> bool {
+        let vlans = |tags: &Tags| tags.tags.map(|tag| (tag.protocol, tag.vlan()));
+        self.len == other.len && vlans(self) == vlans(other)
+    }
+
     /// Adds a tag on the inside; `false` and no change if there are [`MAX_TAGS`] already.
     pub fn push(&mut self, tag: Tag) -> bool {
         let Some(slot) = self.tags.get_mut(usize::from(self.len)) else { return false };
@@ -76,7 +106,14 @@ impl Tags {
         true
     }
 
+    /// Length on the wire, 0 to 8 bytes.
+    #[inline]
+    pub const fn wire_len(&self) -> usize {
+        TAG_LEN * self.len as usize
+    }
+
     /// The tags, outermost first.
+    #[inline]
     pub fn as_slice(&self) -> &[Tag] {
         &self.tags[..usize::from(self.len)]
     }
@@ -125,7 +162,7 @@ impl Header {
     /// Length on the wire, 14 to 22 bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
-        HEADER_LEN + TAG_LEN * usize::from(self.tags.len)
+        HEADER_LEN + self.tags.wire_len()
     }
 
     /// Writes the header to the start of `out` and returns its length.

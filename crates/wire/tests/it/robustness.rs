@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use xsend_wire::ethernet::{Tag, Tags};
 use xsend_wire::icmp::{self, ErrorKind};
 use xsend_wire::tcp::{self, Options};
 use xsend_wire::{ChecksumPolicy, ChecksumState, Layer, Malformed, Packet, Template, ethernet, ipv4, parse};
@@ -312,6 +313,18 @@ fn what_is_none_of_our_business() {
     assert_eq!(parse(&tagged, ChecksumPolicy::Verify), Ok(Packet::Other));
     let tagged = [&good[..12], &tags[..8], &good[12..]].concat();
     assert!(matches!(parse(&tagged, ChecksumPolicy::Verify), Ok(Packet::Tcp { payload: b"xyz", .. })));
+}
+
+#[test]
+fn the_same_vlans_whatever_the_priority() {
+    let (outer, inner) = (Tag::service(0x2009), Tag::customer(0xf007));
+    let same = |a: Tags, b: Tags| a.same_vlans(&b);
+    assert!(same(Tags::one(Tag::customer(7)), Tags::one(inner)));
+    assert!(same(Tags::two(Tag::service(9), inner), Tags::two(outer, inner)));
+    assert!(!same(Tags::one(Tag::customer(8)), Tags::one(inner)));
+    assert!(!same(Tags::one(Tag::service(7)), Tags::one(inner)));
+    assert!(!same(Tags::NONE, Tags::one(Tag::customer(0))));
+    assert!(!same(Tags::two(outer, inner), Tags::one(outer)));
 }
 
 #[test]
