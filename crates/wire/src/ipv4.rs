@@ -4,7 +4,7 @@ use core::net::Ipv4Addr;
 
 use crate::checksum::Sum;
 use crate::field::{fixed, prefix};
-use crate::{Layer, Malformed};
+use crate::{Layer, Malformed, tcp};
 
 /// Header length without options, in bytes.
 pub const MIN_HEADER_LEN: usize = 20;
@@ -13,7 +13,7 @@ pub const MAX_HEADER_LEN: usize = 60;
 /// Protocol number of ICMP.
 pub const PROTOCOL_ICMP: u8 = 1;
 /// Protocol number of TCP.
-pub const PROTOCOL_TCP: u8 = 6;
+pub const PROTOCOL_TCP: u8 = tcp::PROTOCOL;
 
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
@@ -100,7 +100,7 @@ impl<'a> Header<'a> {
             d3,
         ] = fixed::<MIN_HEADER_LEN>(packet, Layer::Ipv4)?;
         if first >> 4 != 4 {
-            return Err(Malformed::Version(first >> 4));
+            return Err(Malformed::Version { layer: Layer::Ipv4, found: first >> 4 });
         }
         let header_len = usize::from(first & 0x0f) * 4;
         if header_len < MIN_HEADER_LEN {

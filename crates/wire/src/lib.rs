@@ -6,7 +6,7 @@
 //!   in constant time, whatever the payload's length.
 //! * [`checksum`] sums while it copies, so a payload is read exactly once.
 //!
-//! The modules [`ethernet`], [`ipv4`], [`tcp`] and [`icmp`] each read and write one header.
+//! The modules [`ethernet`], [`ipv4`], [`ipv6`], [`tcp`] and [`icmp`] each read and write one header.
 //!
 //! No function that reads panics, whatever the bytes: what does not fit is [`Malformed`]. Functions that write
 //! panic if the caller's buffer is too short, which is a bug of the caller. Nothing allocates.
@@ -18,6 +18,7 @@ pub mod checksum;
 pub mod ethernet;
 pub mod icmp;
 pub mod ipv4;
+pub mod ipv6;
 pub mod tcp;
 
 mod error;
@@ -25,7 +26,7 @@ mod field;
 mod packet;
 mod template;
 
-pub use error::{Layer, Malformed};
+pub use error::{ExtensionFault, Layer, Malformed};
 pub use ethernet::Mac;
 pub use packet::{ChecksumPolicy, ChecksumState, IpPair, Packet, parse};
 pub use template::{Stamp, Template, TemplateSpec};

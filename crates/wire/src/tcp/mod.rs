@@ -12,6 +12,8 @@ use crate::{Layer, Malformed, ipv4};
 
 pub use options::{MAX_OPTIONS_LEN, MAX_SACK_BLOCKS, MAX_WINDOW_SCALE, Options, SackBlocks, Timestamps};
 
+/// Protocol number of TCP, in either family.
+pub const PROTOCOL: u8 = 6;
 /// Header length without options, in bytes.
 pub const MIN_HEADER_LEN: usize = 20;
 /// The longest header, in bytes.

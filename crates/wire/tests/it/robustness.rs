@@ -6,7 +6,10 @@ use proptest::sample::Index;
 use xsend_wire::ethernet::{Tag, Tags};
 use xsend_wire::icmp::{self, ErrorKind};
 use xsend_wire::tcp::{self, Options};
-use xsend_wire::{ChecksumPolicy, ChecksumState, Layer, Malformed, Packet, Template, ethernet, ipv4, parse};
+use xsend_wire::{
+    ChecksumPolicy, ChecksumState, ExtensionFault, Layer, Malformed, Packet, Template, ethernet, ipv4, ipv6,
+    parse,
+};
 
 use crate::common::{control, fixed_spec, frame, header, naive_fold, spec, stamp_and_payload};
 
@@ -23,7 +26,12 @@ fn read(frame: &[u8]) {
     let _ = ethernet::Header::parse(frame);
     let _ = ipv4::Header::parse(frame);
     let _ = ipv4::Header::parse_quoted(frame);
+    let _ = ipv6::Header::parse(frame);
+    let _ = ipv6::Header::parse_quoted(frame);
     let _ = tcp::Header::parse(frame);
+    if let [next_header, payload @ ..] = frame {
+        let _ = ipv6::upper(*next_header, payload);
+    }
     let _ = Options::parse(frame);
     let any = [0; 4].into();
     let _ = icmp::parse(frame, any, any);
@@ -262,7 +270,7 @@ fn lengths_that_cannot_be() {
         mend(&mut bytes);
         parse(&bytes, ChecksumPolicy::AcceptPartial).unwrap_err()
     };
-    assert_eq!(broken(14, 0x65), Malformed::Version(6));
+    assert_eq!(broken(14, 0x65), Malformed::Version { layer: Layer::Ipv4, found: 6 });
     assert_eq!(broken(14, 0x44), Malformed::HeaderLength { layer: Layer::Ipv4, declared: 16 });
     assert_eq!(broken(17, 19), Malformed::HeaderLength { layer: Layer::Ipv4, declared: 19 });
     assert_eq!(broken(17, 44), Malformed::Truncated { layer: Layer::Ipv4, needed: 44, found: 43 });
@@ -353,7 +361,7 @@ fn icmp_messages_that_concern_no_tcp_flow() {
     assert_eq!(changed(42 + 7, 1), Ok(None));
     // A router on the way has changed TTL and checksum of what it quotes; it is not ours to mind.
     assert!(matches!(changed(42 + 8, 1), Ok(Some(_))));
-    assert_eq!(changed(42, 0x55), Err(Malformed::Version(5)));
+    assert_eq!(changed(42, 0x55), Err(Malformed::Version { layer: Layer::Ipv4, found: 5 }));
     assert_eq!(changed(42, 0x44), Err(Malformed::HeaderLength { layer: Layer::Ipv4, declared: 16 }));
     // Seven bytes of the quoted segment are one too few (RFC 792).
     let mut short = error[..42 + 27].to_vec();
@@ -376,9 +384,16 @@ fn errors_say_what_is_wrong() {
     let errors = [
         Malformed::Truncated { layer: Layer::Tcp, needed: 20, found: 3 },
         Malformed::HeaderLength { layer: Layer::Ipv4, declared: 16 },
-        Malformed::Version(6),
+        Malformed::Version { layer: Layer::Ipv4, found: 6 },
         Malformed::Checksum(Layer::Icmp),
         Malformed::OptionLength { kind: 8, declared: 1 },
+        Malformed::Jumbogram,
+        Malformed::Truncated { layer: Layer::Extension, needed: 8, found: 3 },
+        Malformed::Extension(ExtensionFault::TooMany),
+        Malformed::Extension(ExtensionFault::TooLong),
+        Malformed::Extension(ExtensionFault::HopByHopNotFirst),
+        Malformed::Extension(ExtensionFault::UnknownOption { kind: 0xc9 }),
+        Malformed::Extension(ExtensionFault::OptionLength { kind: 5 }),
     ];
     let said = errors.map(|error| error.to_string());
     assert_eq!(
@@ -386,9 +401,16 @@ fn errors_say_what_is_wrong() {
         [
             "TCP header or packet cut short: 20 bytes needed, 3 found",
             "IPv4 length field is impossibly small: 16 bytes",
-            "IPv4 EtherType with IP version 6",
+            "IPv4 header with IP version 6",
             "wrong ICMP checksum",
             "TCP option 8 with impossible length 1",
+            "IPv6 jumbogram",
+            "IPv6 extension header or packet cut short: 8 bytes needed, 3 found",
+            "IPv6 extension headers refused: more than 5",
+            "IPv6 extension headers refused: longer than 256 bytes",
+            "IPv6 extension headers refused: hop-by-hop options behind another header",
+            "IPv6 extension headers refused: unknown option 0xc9",
+            "IPv6 extension headers refused: option 0x05 runs past its header",
         ]
     );
 }
