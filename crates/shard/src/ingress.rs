@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use xsend_tcp::{Chunk, Instant, Unreachable};
 use xsend_wire::checksum::Sum;
-use xsend_wire::icmp::{ErrorKind, IcmpError};
+use xsend_wire::icmp::{ErrorKind, IcmpError, Reason};
 use xsend_wire::{ChecksumPolicy, ChecksumState, Packet};
 use xsend_xsk::Received;
 
@@ -46,8 +46,8 @@ impl<D: Device> Shard<D> {
             Ok(Packet::Tcp { ip, header, payload_offset, payload, checksum, .. }) => {
                 self.port.stats.rx_partial_checksums += u64::from(checksum == ChecksumState::Partial);
                 let ends = Ends {
-                    local: SocketAddr::new(ip.destination, header.destination),
-                    remote: SocketAddr::new(ip.source, header.source),
+                    local: SocketAddr::new(ip.destination(), header.destination),
+                    remote: SocketAddr::new(ip.source(), header.source),
                 };
                 let (at, len) = (offset + payload_offset as u32, payload.len() as u32);
                 return self.segment(place, ends, &header, frame, at, len, now);
@@ -112,7 +112,7 @@ impl<D: Device> Shard<D> {
             self.port.stats.rx_stray += 1;
             return;
         };
-        if let ErrorKind::FragmentationNeeded { mtu } = error.kind {
+        if let ErrorKind::PacketTooBig { mtu } = error.kind {
             // Told, not obeyed: whoever forges it must not be able to shrink our segments.
             let stats = &mut self.port.stats;
             stats.path_mtu_refusals += 1;
@@ -121,13 +121,13 @@ impl<D: Device> Shard<D> {
             }
             return;
         }
-        // RFC 1122 3.2.2.1 and RFC 1812 5.2.7.1 name the codes.
         let kind = match error.kind {
-            ErrorKind::Unreachable { code: 2 } => Unreachable::Protocol,
-            ErrorKind::Unreachable { code: 3 } => Unreachable::Port,
-            ErrorKind::Unreachable { code: 9 | 10 | 13 } => Unreachable::Prohibited,
-            ErrorKind::Unreachable { .. } | ErrorKind::TimeExceeded { .. } => Unreachable::Host,
-            ErrorKind::FragmentationNeeded { .. } | ErrorKind::ParameterProblem { .. } => return,
+            ErrorKind::Unreachable { reason: Reason::Protocol, .. } => Unreachable::Protocol,
+            ErrorKind::Unreachable { reason: Reason::Port, .. } => Unreachable::Port,
+            ErrorKind::Unreachable { reason: Reason::Prohibited, .. } => Unreachable::Prohibited,
+            ErrorKind::Unreachable { reason: Reason::Network | Reason::Host, .. }
+            | ErrorKind::TimeExceeded { .. } => Unreachable::Host,
+            ErrorKind::PacketTooBig { .. } | ErrorKind::ParameterProblem { .. } => return,
         };
         if let Some(flow) = self.flows.get_mut(id) {
             flow.connection.on_unreachable(now, kind, quoted.seq);

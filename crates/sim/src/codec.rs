@@ -1,10 +1,11 @@
 //! Segments to whole Ethernet frames and back: what crosses the link is bytes, checksums included.
 
-use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 use xsend_wire::checksum::copy_and_sum;
+use xsend_wire::ethernet::Tags;
 use xsend_wire::tcp::Header;
-use xsend_wire::{ChecksumPolicy, Mac, Packet, Stamp, Template, TemplateSpec, parse};
+use xsend_wire::{ChecksumPolicy, IpPair, Mac, Packet, Stamp, Template, TemplateSpec, parse};
 
 /// Where the engine lives.
 pub const ENGINE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 40_000);
@@ -36,11 +37,13 @@ impl Codec {
         let spec = TemplateSpec {
             source_mac: local.0,
             destination_mac: remote.0,
-            vlan: None,
-            source: local.1,
-            destination: remote.1,
+            tags: Tags::NONE,
+            ip: IpPair::V4 { source: *local.1.ip(), destination: *remote.1.ip() },
+            source_port: local.1.port(),
+            destination_port: remote.1.port(),
             timestamps,
             traffic_class: 0,
+            flow_label: 0,
         };
         Self { template: Template::new(&spec), local: local.1, local_mac: local.0, remote: remote.1 }
     }
@@ -72,8 +75,7 @@ impl Codec {
         let Ok(Packet::Tcp { ip, header, payload, .. }) = parse(frame, ChecksumPolicy::Verify) else {
             return None;
         };
-        let ours = ip.source == IpAddr::V4(*self.remote.ip())
-            && ip.destination == IpAddr::V4(*self.local.ip())
+        let ours = ip == IpPair::V4 { source: *self.remote.ip(), destination: *self.local.ip() }
             && header.source == self.remote.port()
             && header.destination == self.local.port();
         ours.then_some((header, payload))

@@ -179,12 +179,13 @@ impl<'a> Header<'a> {
 }
 
 /// The sum of the pseudo-header that TCP's checksum covers (RFC 9293 3.1): addresses, protocol and the length
-/// in bytes of TCP header and payload.
+/// in bytes of TCP header and payload, at most 65535.
 #[inline]
-pub fn pseudo_header(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, len: u16) -> Sum {
+pub fn pseudo_header(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, len: u32) -> Sum {
     Sum::ZERO
         .add_u32(source.to_bits())
         .add_u32(destination.to_bits())
         .add_u16(u16::from(protocol))
-        .add_u16(len)
+        // The field has 16 bits; those above are zero, and add nothing.
+        .add_u32(len)
 }

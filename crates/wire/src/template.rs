@@ -1,27 +1,22 @@
 //! The headers of one flow, built once and patched for each segment.
 
-use core::net::SocketAddrV4;
-
+use crate::IpPair;
 use crate::checksum::Sum;
-use crate::ethernet::{self, Mac, Tag, Tags};
-use crate::ipv4;
-use crate::tcp::{self, Flags, Timestamps};
+use crate::ethernet::{self, HEADER_LEN as ETHERNET, Mac, TAG_LEN as TAG, Tags};
+use crate::ipv4::{self, MIN_HEADER_LEN as IPV4};
+use crate::ipv6::{self, HEADER_LEN as IPV6};
+use crate::tcp::{self, Flags, MIN_HEADER_LEN as TCP, Timestamps};
 
-const TCP_LEN: usize = tcp::MIN_HEADER_LEN;
-/// Ethernet, IPv4 and TCP headers with nothing optional.
-const PLAIN_LEN: usize = ethernet::HEADER_LEN + ipv4::MIN_HEADER_LEN + TCP_LEN;
 /// NOP NOP timestamps.
-const TIMESTAMPS_LEN: usize = 12;
-/// The longest template: one VLAN tag, timestamps.
-const MAX_LEN: usize = PLAIN_LEN + ethernet::TAG_LEN + TIMESTAMPS_LEN;
+const STAMPS: usize = 12;
 
 /// NOP, NOP, kind 8, length 10 (RFC 7323 appendix A).
 const NOP_NOP_TIMESTAMPS: u32 = 0x0101_080a;
 /// Four NOPs.
 const NOPS: u32 = 0x0101_0101;
 
-/// Time to live of every packet sent, as Linux has it.
-const TTL: u8 = 64;
+/// Time to live, or hop limit, of every packet sent, as Linux has it.
+const HOPS: u8 = 64;
 
 /// What a [`Template`] is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,16 +25,21 @@ pub struct TemplateSpec {
     pub source_mac: Mac,
     /// The next hop's.
     pub destination_mac: Mac,
-    /// Tag control information of an 802.1Q tag: VLAN identifier in the lower 12 bits, priority above.
-    pub vlan: Option<u16>,
-    /// Our address and port.
-    pub source: SocketAddrV4,
-    /// The peer's address and port.
-    pub destination: SocketAddrV4,
+    /// The VLAN tags, with their priorities.
+    pub tags: Tags,
+    /// Our address and the peer's.
+    pub ip: IpPair,
+    /// Our port.
+    pub source_port: u16,
+    /// The peer's port.
+    pub destination_port: u16,
     /// Whether data segments carry the timestamps option.
     pub timestamps: bool,
     /// DSCP (upper six bits) and ECN (lower two) of data segments.
     pub traffic_class: u8,
+    /// The flow label of IPv6, 20 bits: the same for every packet of the flow, and hard to guess (RFC 6437
+    /// section 3). Of no meaning for IPv4.
+    pub flow_label: u32,
 }
 
 /// What differs from one data segment of a flow to the next.
@@ -55,71 +55,98 @@ pub struct Stamp {
     pub flags: Flags,
     /// Timestamps; for templates with timestamps.
     pub timestamps: Option<Timestamps>,
-    /// Length of the payload in bytes, at most 65535 less the IPv4 and TCP headers.
+    /// Length of the payload in bytes, at most 65535 less the TCP header and, for IPv4, the IP header.
     pub payload_len: u16,
     /// Sum of the payload.
     pub payload_sum: Sum,
-    /// IPv4 identification; of no meaning as packets are sent with DF (RFC 6864 4.1).
+    /// IPv4 identification; of no meaning as packets are sent with DF (RFC 6864 4.1). IPv6 has none.
     pub ip_id: u16,
 }
 
-/// The headers of one flow's data segments: Ethernet, perhaps a VLAN tag, IPv4 (DF, TTL 64), TCP, perhaps
-/// NOP NOP timestamps.
+/// The headers of one flow's data segments: Ethernet, up to two VLAN tags, IPv4 (DF, TTL 64) or IPv6 (hop limit
+/// 64), TCP, perhaps NOP NOP timestamps.
 #[derive(Clone, Debug)]
 pub struct Template {
     /// The headers, zero where a stamp writes.
-    bytes: [u8; MAX_LEN],
+    bytes: [u8; Template::MAX_LEN],
     shape: Shape,
-    /// Sum of the IPv4 header with total length, identification and checksum zero.
+    header_len: u8,
+    /// Sum of the IPv4 header with total length, identification and checksum zero. IPv6 has no such checksum.
     ip_sum: Sum,
     /// Sum of the pseudo-header and the TCP header with everything zero that a stamp writes.
     tcp_sum: Sum,
     spec: TemplateSpec,
 }
 
-/// Which optional parts a template has: each shape gets code of its own, with every offset a constant.
+/// Family, number of tags and timestamps of a template: each shape gets code of its own, with every offset a
+/// constant.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    Plain,
-    Timestamps,
-    Vlan,
-    VlanTimestamps,
+    V4,
+    V4Timestamps,
+    V4Tag,
+    V4TagTimestamps,
+    V4Tags,
+    V4TagsTimestamps,
+    V6,
+    V6Timestamps,
+    V6Tag,
+    V6TagTimestamps,
+    V6Tags,
+    V6TagsTimestamps,
+}
+
+impl Shape {
+    fn of(spec: &TemplateSpec) -> Shape {
+        match (spec.ip, spec.tags.as_slice().len(), spec.timestamps) {
+            (IpPair::V4 { .. }, 0, false) => Shape::V4,
+            (IpPair::V4 { .. }, 0, true) => Shape::V4Timestamps,
+            (IpPair::V4 { .. }, 1, false) => Shape::V4Tag,
+            (IpPair::V4 { .. }, 1, true) => Shape::V4TagTimestamps,
+            (IpPair::V4 { .. }, _, false) => Shape::V4Tags,
+            (IpPair::V4 { .. }, _, true) => Shape::V4TagsTimestamps,
+            (IpPair::V6 { .. }, 0, false) => Shape::V6,
+            (IpPair::V6 { .. }, 0, true) => Shape::V6Timestamps,
+            (IpPair::V6 { .. }, 1, false) => Shape::V6Tag,
+            (IpPair::V6 { .. }, 1, true) => Shape::V6TagTimestamps,
+            (IpPair::V6 { .. }, _, false) => Shape::V6Tags,
+            (IpPair::V6 { .. }, _, true) => Shape::V6TagsTimestamps,
+        }
+    }
 }
 
 impl Template {
+    /// The longest headers of a data segment, in bytes: two VLAN tags, IPv6, timestamps.
+    pub const MAX_LEN: usize = ETHERNET + 2 * TAG + IPV6 + TCP + STAMPS;
+
     /// The template of a flow.
     pub fn new(spec: &TemplateSpec) -> Template {
-        let shape = match (spec.vlan.is_some(), spec.timestamps) {
-            (false, false) => Shape::Plain,
-            (false, true) => Shape::Timestamps,
-            (true, false) => Shape::Vlan,
-            (true, true) => Shape::VlanTimestamps,
-        };
-        let mut bytes = [0; MAX_LEN];
+        let mut bytes = [0; Template::MAX_LEN];
         let ip_at = ethernet_header(spec).build(&mut bytes);
-        let tcp_at = ip_at + ipv4_header(spec, 0, spec.traffic_class).build(&mut bytes[ip_at..]);
-        // The checksum is for a stamp to write, and it is the complement of the sum of all the rest.
-        bytes[ip_at + 10..ip_at + 12].fill(0);
-        let ip_sum = Sum::of(&bytes[ip_at..tcp_at]);
-        let tcp_len = TCP_LEN + if spec.timestamps { TIMESTAMPS_LEN } else { 0 };
+        let tcp_at = ip_at + build_ip(spec, 0, spec.traffic_class, &mut bytes[ip_at..]);
+        let mut ip_sum = Sum::ZERO;
+        if let IpPair::V4 { .. } = spec.ip {
+            // Both are for a stamp to write: the total length, and the checksum, which is the complement of the
+            // sum of all the rest.
+            bytes[ip_at + 2..ip_at + 4].fill(0);
+            bytes[ip_at + 10..ip_at + 12].fill(0);
+            ip_sum = Sum::of(&bytes[ip_at..tcp_at]);
+        }
+        let tcp_len = TCP + if spec.timestamps { STAMPS } else { 0 };
         let tcp = &mut bytes[tcp_at..tcp_at + tcp_len];
-        tcp[0..2].copy_from_slice(&spec.source.port().to_be_bytes());
-        tcp[2..4].copy_from_slice(&spec.destination.port().to_be_bytes());
+        tcp[0..2].copy_from_slice(&spec.source_port.to_be_bytes());
+        tcp[2..4].copy_from_slice(&spec.destination_port.to_be_bytes());
         tcp[12] = ((tcp_len / 4) << 4) as u8;
-        let pseudo = ipv4::pseudo_header(*spec.source.ip(), *spec.destination.ip(), ipv4::PROTOCOL_TCP, 0);
-        let tcp_sum = pseudo.add(Sum::of(tcp));
-        Template { bytes, shape, ip_sum, tcp_sum, spec: *spec }
+        let tcp_sum = spec.ip.pseudo_header(tcp::PROTOCOL, 0).add(Sum::of(tcp));
+        let header_len = (tcp_at + tcp_len) as u8;
+        Template { bytes, shape: Shape::of(spec), header_len, ip_sum, tcp_sum, spec: *spec }
     }
 
-    /// Bytes that [`Template::stamp`] writes: 54 or 66, and 4 more with a VLAN tag.
+    /// Bytes that [`Template::stamp`] writes, which is where the payload belongs: 54 with IPv4 or 74 with IPv6,
+    /// 4 more for each VLAN tag, 12 more with timestamps.
     #[inline]
     pub fn header_len(&self) -> usize {
-        match self.shape {
-            Shape::Plain => PLAIN_LEN,
-            Shape::Timestamps => PLAIN_LEN + TIMESTAMPS_LEN,
-            Shape::Vlan => PLAIN_LEN + ethernet::TAG_LEN,
-            Shape::VlanTimestamps => PLAIN_LEN + ethernet::TAG_LEN + TIMESTAMPS_LEN,
-        }
+        usize::from(self.header_len)
     }
 
     /// What the template was made of, with the next hop of the last [`Template::set_destination_mac`].
@@ -144,57 +171,81 @@ impl Template {
     /// If `out` is shorter than the headers.
     #[inline]
     pub fn stamp(&self, out: &mut [u8], stamp: &Stamp) {
-        const VLAN: usize = ethernet::TAG_LEN;
+        // The only place that asks for the shape.
         match self.shape {
-            Shape::Timestamps => self.stamp_as::<{ PLAIN_LEN + TIMESTAMPS_LEN }, 0>(out, stamp),
-            Shape::Plain => self.stamp_as::<PLAIN_LEN, 0>(out, stamp),
-            Shape::VlanTimestamps => self.stamp_as::<{ PLAIN_LEN + VLAN + TIMESTAMPS_LEN }, VLAN>(out, stamp),
-            Shape::Vlan => self.stamp_as::<{ PLAIN_LEN + VLAN }, VLAN>(out, stamp),
+            Shape::V4Timestamps => self.stamp_v4::<{ ETHERNET }, STAMPS>(out, stamp),
+            Shape::V4 => self.stamp_v4::<{ ETHERNET }, 0>(out, stamp),
+            Shape::V4TagTimestamps => self.stamp_v4::<{ ETHERNET + TAG }, STAMPS>(out, stamp),
+            Shape::V4Tag => self.stamp_v4::<{ ETHERNET + TAG }, 0>(out, stamp),
+            Shape::V4TagsTimestamps => self.stamp_v4::<{ ETHERNET + 2 * TAG }, STAMPS>(out, stamp),
+            Shape::V4Tags => self.stamp_v4::<{ ETHERNET + 2 * TAG }, 0>(out, stamp),
+            Shape::V6Timestamps => self.stamp_v6::<{ ETHERNET }, STAMPS>(out, stamp),
+            Shape::V6 => self.stamp_v6::<{ ETHERNET }, 0>(out, stamp),
+            Shape::V6TagTimestamps => self.stamp_v6::<{ ETHERNET + TAG }, STAMPS>(out, stamp),
+            Shape::V6Tag => self.stamp_v6::<{ ETHERNET + TAG }, 0>(out, stamp),
+            Shape::V6TagsTimestamps => self.stamp_v6::<{ ETHERNET + 2 * TAG }, STAMPS>(out, stamp),
+            Shape::V6Tags => self.stamp_v6::<{ ETHERNET + 2 * TAG }, 0>(out, stamp),
         }
     }
 
-    /// [`Template::stamp`] for headers of `LEN` bytes, of which `VLAN` are a VLAN tag.
+    /// [`Template::stamp`] for an IPv4 header at `IP` and `OPTIONS` bytes of TCP options.
     #[inline(always)]
-    fn stamp_as<const LEN: usize, const VLAN: usize>(&self, out: &mut [u8], stamp: &Stamp) {
-        let ip = ethernet::HEADER_LEN + VLAN;
-        let tcp = ip + ipv4::MIN_HEADER_LEN;
-        let out = &mut out[..LEN];
-        out.copy_from_slice(&self.bytes[..LEN]);
+    fn stamp_v4<const IP: usize, const OPTIONS: usize>(&self, out: &mut [u8], stamp: &Stamp) {
+        let tcp = IP + IPV4;
+        let out = &mut out[..tcp + TCP + OPTIONS];
+        out.copy_from_slice(&self.bytes[..tcp + TCP + OPTIONS]);
 
-        debug_assert!(
-            usize::from(stamp.payload_len) <= usize::from(u16::MAX) - (LEN - ip),
-            "payload too long"
-        );
-        let total_len = ((LEN - ip) as u16).wrapping_add(stamp.payload_len);
-        out[ip + 2..ip + 4].copy_from_slice(&total_len.to_be_bytes());
-        out[ip + 4..ip + 6].copy_from_slice(&stamp.ip_id.to_be_bytes());
+        let headers = (IPV4 + TCP + OPTIONS) as u16;
+        debug_assert!(stamp.payload_len <= u16::MAX - headers, "payload too long");
+        let total_len = headers.wrapping_add(stamp.payload_len);
+        out[IP + 2..IP + 4].copy_from_slice(&total_len.to_be_bytes());
+        out[IP + 4..IP + 6].copy_from_slice(&stamp.ip_id.to_be_bytes());
         let check = self.ip_sum.add_u16(total_len).add_u16(stamp.ip_id).finish();
-        out[ip + 10..ip + 12].copy_from_slice(&check.to_be_bytes());
+        out[IP + 10..IP + 12].copy_from_slice(&check.to_be_bytes());
+        self.stamp_tcp::<OPTIONS>(&mut out[tcp..], total_len.wrapping_sub(IPV4 as u16), stamp);
+    }
 
+    /// [`Template::stamp`] for an IPv6 header at `IP` and `OPTIONS` bytes of TCP options.
+    #[inline(always)]
+    fn stamp_v6<const IP: usize, const OPTIONS: usize>(&self, out: &mut [u8], stamp: &Stamp) {
+        let tcp = IP + IPV6;
+        let out = &mut out[..tcp + TCP + OPTIONS];
+        out.copy_from_slice(&self.bytes[..tcp + TCP + OPTIONS]);
+
+        let headers = (TCP + OPTIONS) as u16;
+        debug_assert!(stamp.payload_len <= u16::MAX - headers, "payload too long");
+        let payload_len = headers.wrapping_add(stamp.payload_len);
+        out[IP + 4..IP + 6].copy_from_slice(&payload_len.to_be_bytes());
+        self.stamp_tcp::<OPTIONS>(&mut out[tcp..], payload_len, stamp);
+    }
+
+    /// Patches the TCP header `tcp` of a segment of `segment_len` bytes.
+    #[inline(always)]
+    fn stamp_tcp<const OPTIONS: usize>(&self, tcp: &mut [u8], segment_len: u16, stamp: &Stamp) {
         // 32-bit words into a 64-bit sum: a dozen of them cannot overflow it, and carries wait until the end.
         let word = |value: u32| u64::from(value.to_be());
         let mut sum = u64::from(self.tcp_sum.to_raw()) + u64::from(stamp.payload_sum.to_raw());
-        out[tcp + 4..tcp + 8].copy_from_slice(&stamp.seq.to_be_bytes());
-        out[tcp + 8..tcp + 12].copy_from_slice(&stamp.ack.to_be_bytes());
+        tcp[4..8].copy_from_slice(&stamp.seq.to_be_bytes());
+        tcp[8..12].copy_from_slice(&stamp.ack.to_be_bytes());
         sum += word(stamp.seq) + word(stamp.ack);
         // Data offset (constant), control bits, window.
-        out[tcp + 13] = stamp.flags.0;
-        out[tcp + 14..tcp + 16].copy_from_slice(&stamp.window.to_be_bytes());
+        tcp[13] = stamp.flags.0;
+        tcp[14..16].copy_from_slice(&stamp.window.to_be_bytes());
         sum += word(u32::from(stamp.flags.0) << 16 | u32::from(stamp.window));
-        // The pseudo-header's length: the lower half of a word whose upper half is zero.
-        sum += word(u32::from(total_len.wrapping_sub(ipv4::MIN_HEADER_LEN as u16)));
-        if LEN == tcp + TCP_LEN + TIMESTAMPS_LEN {
+        // The pseudo-header's length: of either family the lower half of a word whose upper half is zero.
+        sum += word(u32::from(segment_len));
+        if OPTIONS == STAMPS {
             let words = match stamp.timestamps {
                 Some(Timestamps { value, echo }) => [NOP_NOP_TIMESTAMPS, value, echo],
                 None => [NOPS; 3],
             };
             for (at, value) in words.into_iter().enumerate() {
-                let at = tcp + TCP_LEN + 4 * at;
-                out[at..at + 4].copy_from_slice(&value.to_be_bytes());
+                let at = TCP + 4 * at;
+                tcp[at..at + 4].copy_from_slice(&value.to_be_bytes());
                 sum += word(value);
             }
         }
-        out[tcp + 16..tcp + 18].copy_from_slice(&Sum::from_wide(sum).finish().to_be_bytes());
+        tcp[16..18].copy_from_slice(&Sum::from_wide(sum).finish().to_be_bytes());
     }
 
     /// Writes a whole control segment (SYN, pure ACK, FIN, RST, window probe) with any options and returns
@@ -203,53 +254,68 @@ impl Template {
     ///
     /// # Panics
     ///
-    /// If `out` is too short, or the packet would be longer than 65535 bytes.
+    /// If `out` is too short, or the IP header's length field cannot hold the segment.
     pub fn control(&self, out: &mut [u8], header: &tcp::Header, payload: &[u8]) -> usize {
         let spec = &self.spec;
-        let header =
-            tcp::Header { source: spec.source.port(), destination: spec.destination.port(), ..*header };
+        let header = tcp::Header { source: spec.source_port, destination: spec.destination_port, ..*header };
         let header_len = header.header_len();
         let segment_len = header_len + payload.len();
-        let total_len = u16::try_from(ipv4::MIN_HEADER_LEN + segment_len);
-        let Ok(total_len) = total_len else { panic!("control: {} bytes of payload", payload.len()) };
 
         let ip_at = ethernet_header(spec).build(out);
         let not_ect = spec.traffic_class & !0b11;
-        let tcp_at = ip_at + ipv4_header(spec, total_len, not_ect).build(&mut out[ip_at..]);
+        let tcp_at = ip_at + build_ip(spec, segment_len, not_ect, &mut out[ip_at..]);
         let segment = &mut out[tcp_at..tcp_at + segment_len];
         header.build(segment);
         segment[header_len..].copy_from_slice(payload);
-        let check = tcp::checksum(*spec.source.ip(), *spec.destination.ip(), segment);
+        let check = tcp::checksum(spec.ip, segment);
         segment[16..18].copy_from_slice(&check.to_be_bytes());
         tcp_at + segment_len
     }
 }
 
 fn ethernet_header(spec: &TemplateSpec) -> ethernet::Header {
-    let mut tags = Tags::default();
-    if let Some(control) = spec.vlan {
-        tags.push(Tag { protocol: ethernet::TPID_CUSTOMER, control });
-    }
     ethernet::Header {
         destination: spec.destination_mac,
         source: spec.source_mac,
-        tags,
-        ethertype: ethernet::ETHERTYPE_IPV4,
+        tags: spec.tags,
+        ethertype: match spec.ip {
+            IpPair::V4 { .. } => ethernet::ETHERTYPE_IPV4,
+            IpPair::V6 { .. } => ethernet::ETHERTYPE_IPV6,
+        },
     }
 }
 
-fn ipv4_header(spec: &TemplateSpec, total_len: u16, traffic_class: u8) -> ipv4::Header<'static> {
-    ipv4::Header {
-        traffic_class,
-        total_len,
-        identification: 0,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        ttl: TTL,
-        protocol: ipv4::PROTOCOL_TCP,
-        source: *spec.source.ip(),
-        destination: *spec.destination.ip(),
-        options: &[],
+/// Writes the IP header of a segment of `segment_len` bytes and returns its length.
+fn build_ip(spec: &TemplateSpec, segment_len: usize, traffic_class: u8, out: &mut [u8]) -> usize {
+    match spec.ip {
+        IpPair::V4 { source, destination } => ipv4::Header {
+            traffic_class,
+            total_len: length_field(IPV4 + segment_len),
+            identification: 0,
+            dont_fragment: true,
+            more_fragments: false,
+            fragment_offset: 0,
+            ttl: HOPS,
+            protocol: ipv4::PROTOCOL_TCP,
+            source,
+            destination,
+            options: &[],
+        }
+        .build(out),
+        IpPair::V6 { source, destination } => ipv6::Header {
+            traffic_class,
+            flow_label: spec.flow_label,
+            payload_len: length_field(segment_len),
+            next_header: ipv6::PROTOCOL_TCP,
+            hop_limit: HOPS,
+            source,
+            destination,
+        }
+        .build(out),
     }
+}
+
+fn length_field(len: usize) -> u16 {
+    let Ok(field) = u16::try_from(len) else { panic!("IP length field cannot hold {len} bytes") };
+    field
 }

@@ -11,7 +11,8 @@ use xsend_shard::{Change, Command, Connect, Ends, Handle, Housekeeper, Stats};
 use xsend_signal::answer::{self, NoAnswer};
 use xsend_signal::desk::Refused;
 use xsend_steer::{Counts, Steer};
-use xsend_wire::{Mac, TemplateSpec};
+use xsend_wire::ethernet::Tags;
+use xsend_wire::{IpPair, Mac, TemplateSpec};
 
 use crate::builder::Builder;
 use crate::clock::Clock;
@@ -126,11 +127,13 @@ impl<D: Drive> Sender<D> {
             headers: TemplateSpec {
                 source_mac: path.link.mac,
                 destination_mac: path.next_hop_mac,
-                vlan: None,
-                source: local,
-                destination: remote,
+                tags: Tags::NONE,
+                ip: IpPair::V4 { source: *local.ip(), destination: *remote.ip() },
+                source_port: local.port(),
+                destination_port: remote.port(),
                 timestamps: false,
                 traffic_class: 0,
+                flow_label: 0,
             },
             config: self.engine(&path, options),
             lease: Box::new(lease),

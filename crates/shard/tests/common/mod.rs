@@ -1,7 +1,7 @@
 //! A shard over memory, a virtual clock, and a peer that receives in order and acknowledges.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use xsend_shard::memory::{MemoryDevice, Wire};
@@ -13,23 +13,26 @@ use xsend_signal::doorbell::Wake;
 use xsend_signal::tail::{Marks, Word};
 use xsend_tcp::Instant;
 use xsend_wire::checksum::{Sum, copy_and_sum};
+use xsend_wire::ethernet::Tags;
 use xsend_wire::tcp::{Flags, Header, Options};
-use xsend_wire::{ChecksumPolicy, Mac, Packet, Template, TemplateSpec};
+use xsend_wire::{ChecksumPolicy, IpPair, Mac, Packet, Template, TemplateSpec};
 use xsend_xsk::{Frame, Umem};
 
 pub const OURS: &str = "10.0.0.1:40000";
 pub const THEIRS: &str = "10.0.0.2:9000";
 
 pub fn headers(source: &str, destination: &str) -> TemplateSpec {
-    let address = |text: &str| text.parse::<SocketAddrV4>().unwrap();
+    let [source, destination] = [source, destination].map(|text| text.parse::<SocketAddr>().unwrap());
     TemplateSpec {
         source_mac: Mac([2, 0, 0, 0, 0, 1]),
         destination_mac: Mac([2, 0, 0, 0, 0, 2]),
-        vlan: None,
-        source: address(source),
-        destination: address(destination),
+        tags: Tags::NONE,
+        ip: IpPair::new(source.ip(), destination.ip()).unwrap(),
+        source_port: source.port(),
+        destination_port: destination.port(),
         timestamps: false,
         traffic_class: 0,
+        flow_label: 0,
     }
 }
 

@@ -3,12 +3,11 @@
 mod options;
 
 use core::fmt;
-use core::net::Ipv4Addr;
 use core::ops::{BitOr, BitOrAssign};
 
 use crate::checksum::Sum;
 use crate::field::{fixed, prefix};
-use crate::{Layer, Malformed, ipv4};
+use crate::{IpPair, Layer, Malformed};
 
 pub use options::{MAX_OPTIONS_LEN, MAX_SACK_BLOCKS, MAX_WINDOW_SCALE, Options, SackBlocks, Timestamps};
 
@@ -182,7 +181,7 @@ impl Header {
 /// # Panics
 ///
 /// If the segment is longer than 65535 bytes.
-pub fn checksum(source: Ipv4Addr, destination: Ipv4Addr, segment: &[u8]) -> u16 {
+pub fn checksum(ip: IpPair, segment: &[u8]) -> u16 {
     let Ok(len) = u16::try_from(segment.len()) else { panic!("segment of {} bytes", segment.len()) };
-    ipv4::pseudo_header(source, destination, ipv4::PROTOCOL_TCP, len).add(Sum::of(segment)).finish()
+    ip.pseudo_header(PROTOCOL, u32::from(len)).add(Sum::of(segment)).finish()
 }

@@ -2,17 +2,19 @@
 
 use proptest::prelude::*;
 use xsend_wire::checksum::Sum;
-use xsend_wire::ethernet::Mac;
+use xsend_wire::ethernet::{Mac, Tag, Tags};
 use xsend_wire::tcp::{self, Flags, Options, Timestamps};
-use xsend_wire::{ChecksumPolicy, ChecksumState, Packet, Stamp, Template, TemplateSpec, ipv4, parse};
+use xsend_wire::{
+    ChecksumPolicy, ChecksumState, IpPair, Packet, Stamp, Template, TemplateSpec, ipv4, ipv6, parse,
+};
 
-use crate::common::{control, fixed_spec, frame, spec, stamp_and_payload};
+use crate::common::{FAMILIES, control, fixed_spec, fixed_spec_v6, frame, spec, stamp_and_payload};
 
 /// The TCP header that a stamp stands for.
 fn header(spec: &TemplateSpec, stamp: &Stamp) -> tcp::Header {
     tcp::Header {
-        source: spec.source.port(),
-        destination: spec.destination.port(),
+        source: spec.source_port,
+        destination: spec.destination_port,
         seq: stamp.seq,
         ack: stamp.ack,
         flags: stamp.flags,
@@ -27,34 +29,50 @@ fn by_hand(spec: &TemplateSpec, stamp: &Stamp, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     frame.extend_from_slice(&spec.destination_mac.0);
     frame.extend_from_slice(&spec.source_mac.0);
-    if let Some(vlan) = spec.vlan {
-        frame.extend_from_slice(&[0x81, 0x00]);
-        frame.extend_from_slice(&vlan.to_be_bytes());
+    for tag in spec.tags.as_slice() {
+        frame.extend_from_slice(&tag.protocol.to_be_bytes());
+        frame.extend_from_slice(&tag.control.to_be_bytes());
     }
-    frame.extend_from_slice(&[0x08, 0x00]);
 
     let mut segment = [0; 60];
     let header_len = header(spec, stamp).build(&mut segment);
     let mut segment = [&segment[..header_len], payload].concat();
-    let check = tcp::checksum(*spec.source.ip(), *spec.destination.ip(), &segment);
+    let check = tcp::checksum(spec.ip, &segment);
     segment[16..18].copy_from_slice(&check.to_be_bytes());
 
-    let ip = ipv4::Header {
-        traffic_class: spec.traffic_class,
-        total_len: 20 + segment.len() as u16,
-        identification: stamp.ip_id,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        ttl: 64,
-        protocol: 6,
-        source: *spec.source.ip(),
-        destination: *spec.destination.ip(),
-        options: &[],
+    let mut ip_bytes = [0; 40];
+    let (ethertype, ip_len) = match spec.ip {
+        IpPair::V4 { source, destination } => {
+            let header = ipv4::Header {
+                traffic_class: spec.traffic_class,
+                total_len: 20 + segment.len() as u16,
+                identification: stamp.ip_id,
+                dont_fragment: true,
+                more_fragments: false,
+                fragment_offset: 0,
+                ttl: 64,
+                protocol: 6,
+                source,
+                destination,
+                options: &[],
+            };
+            ([0x08, 0x00], header.build(&mut ip_bytes))
+        }
+        IpPair::V6 { source, destination } => {
+            let header = ipv6::Header {
+                traffic_class: spec.traffic_class,
+                flow_label: spec.flow_label,
+                payload_len: segment.len() as u16,
+                next_header: 6,
+                hop_limit: 64,
+                source,
+                destination,
+            };
+            ([0x86, 0xdd], header.build(&mut ip_bytes))
+        }
     };
-    let mut ip_bytes = [0; 20];
-    assert_eq!(ip.build(&mut ip_bytes), 20);
-    [frame.as_slice(), &ip_bytes, &segment].concat()
+    assert_eq!(ip_len, spec.ip.header_len());
+    [frame.as_slice(), &ethertype, &ip_bytes[..ip_len], &segment].concat()
 }
 
 proptest! {
@@ -68,7 +86,7 @@ proptest! {
     fn a_stamp_touches_the_headers_only(spec in spec(), (stamp, _) in stamp_and_payload()) {
         let template = Template::new(&spec);
         let len = template.header_len();
-        let mut out = [0x5a; 128];
+        let mut out = [0x5a; 160];
         template.stamp(&mut out, &stamp);
         prop_assert!(out[len..].iter().all(|&byte| byte == 0x5a));
         // What was there before leaves no trace.
@@ -125,20 +143,26 @@ proptest! {
 
 #[test]
 fn header_lengths() {
-    for (vlan, timestamps, len) in
-        [(None, false, 54), (None, true, 66), (Some(7), false, 58), (Some(7), true, 70)]
-    {
-        let spec = TemplateSpec { vlan, ..fixed_spec(timestamps) };
-        assert_eq!(Template::new(&spec).header_len(), len);
+    let tag = Tag::customer(7);
+    for (tags, len) in [(Tags::NONE, 54), (Tags::one(tag), 58), (Tags::two(Tag::service(9), tag), 62)] {
+        for (timestamps, more) in [(false, 0), (true, 12)] {
+            let v4 = TemplateSpec { tags, ..fixed_spec(timestamps) };
+            assert_eq!(Template::new(&v4).header_len(), len + more);
+            let v6 = TemplateSpec { tags, ..fixed_spec_v6(timestamps) };
+            assert_eq!(Template::new(&v6).header_len(), len + 20 + more);
+        }
     }
+    let most = TemplateSpec { tags: Tags::two(tag, tag), ..fixed_spec_v6(true) };
+    assert_eq!(Template::new(&most).header_len(), Template::MAX_LEN);
 }
 
 /// Every value that the payload's sum can take, hence every value of the checksum: those that fold to 0x0000
 /// and 0xffff among them.
 #[test]
 fn every_payload_sum() {
-    for timestamps in [false, true] {
-        let spec = fixed_spec(timestamps);
+    for (timestamps, ip) in [false, true].into_iter().flat_map(|with| FAMILIES.map(|ip| (with, ip))) {
+        let spec = TemplateSpec { ip, ..fixed_spec(timestamps) };
+        let check_at = 14 + ip.header_len() + 16;
         let template = Template::new(&spec);
         let mut seen_zero = 0;
         for value in 0..=u16::MAX {
@@ -157,7 +181,7 @@ fn every_payload_sum() {
             assert_eq!(frame, by_hand(&spec, &stamp, &payload), "payload {value:#06x}");
             let parsed = parse(&frame, ChecksumPolicy::Verify);
             assert!(matches!(parsed, Ok(Packet::Tcp { checksum: ChecksumState::Verified, .. })));
-            let check = u16::from_be_bytes([frame[50], frame[51]]);
+            let check = u16::from_be_bytes([frame[check_at], frame[check_at + 1]]);
             // RFC 9293 3.1 has no rule like UDP's: zero is a checksum like any other, and since the sum of
             // the pseudo-header is not zero, 0xffff never comes up.
             assert_ne!(check, 0xffff);
@@ -184,16 +208,21 @@ fn the_form_of_the_payload_sum_does_not_matter() {
 
 #[test]
 fn the_longest_packet() {
-    let spec = fixed_spec(true);
-    let template = Template::new(&spec);
-    let payload = vec![0xa5; 65535 - 52];
-    let stamp = Stamp {
-        timestamps: Some(Timestamps::default()),
-        payload_len: payload.len() as u16,
-        payload_sum: Sum::of(&payload),
-        ..Stamp::default()
-    };
-    assert_eq!(frame(&template, &stamp, &payload), by_hand(&spec, &stamp, &payload));
+    // The length field of IPv4 counts the IP header, that of IPv6 does not.
+    for (spec, headers) in [(fixed_spec(true), 52), (fixed_spec_v6(true), 32)] {
+        let template = Template::new(&spec);
+        let payload = vec![0xa5; 65535 - headers];
+        let stamp = Stamp {
+            timestamps: Some(Timestamps::default()),
+            payload_len: payload.len() as u16,
+            payload_sum: Sum::of(&payload),
+            ..Stamp::default()
+        };
+        let frame = frame(&template, &stamp, &payload);
+        assert_eq!(frame, by_hand(&spec, &stamp, &payload));
+        let parsed = parse(&frame, ChecksumPolicy::Verify);
+        assert!(matches!(parsed, Ok(Packet::Tcp { payload: read, .. }) if read == &payload[..]));
+    }
 }
 
 #[test]
