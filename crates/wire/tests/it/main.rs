@@ -4,9 +4,11 @@
 // Clippy knows test functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod address;
 mod checksum;
 mod common;
 mod etherparse_agrees;
+mod extensions;
 mod linux_frames;
 mod robustness;
 mod template;
