@@ -5,8 +5,9 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use xsend_benches::SEGMENT_BYTES;
 use xsend_signal::doorbell::{self, Rung, Wake};
-use xsend_signal::tail::{Tails, Word, Writer};
-use xsend_signal::{cork, life, space, store_load_fence};
+use xsend_signal::kick::after_submit;
+use xsend_signal::tail::{Marks, Tails, Word, Writer};
+use xsend_signal::{cork, life, space};
 use xsend_wire::checksum::{Sum, copy_and_sum};
 
 /// A small write, as an application makes that flushes line by line.
@@ -47,7 +48,7 @@ impl Filling {
     }
 
     fn word(&self) -> Word {
-        Word { len: self.len as u16, push: true, sum: self.sum.to_raw(), ..Word::default() }
+        Word { len: self.len as u16, marks: Marks::PUSH, sum: self.sum.to_raw() }
     }
 }
 
@@ -90,10 +91,10 @@ pub fn tail(criterion: &mut Criterion) {
         bencher.iter(|| {
             let new = filling.copy(black_box(&bytes));
             publish(&mut writer, &filling, new);
-            store_load_fence();
+            after_submit(|| false)
         });
     });
-    group.bench_function("fence", |bencher| bencher.iter(store_load_fence));
+    group.bench_function("fence", |bencher| bencher.iter(|| after_submit(|| false)));
     group.bench_function("throttle, frames in flight", |bencher| {
         let (mut writer, mut shard) = cork::channel();
         shard.submitted(1);

@@ -9,7 +9,7 @@ use xsend_tcp::{
     Batch, Chunk, Config, Connection, Event, Heard, Instant, Outcome, Seed, TimeOut, TooBig, Transmit,
     Unreachable, cookie_syn_ack, listen,
 };
-use xsend_wire::icmp::ErrorKind;
+use xsend_wire::icmp::{ErrorKind, Reason};
 use xsend_wire::tcp::{Flags, Header, Options, Timestamps};
 use xsend_wire::{Stamp, checksum};
 
@@ -335,16 +335,17 @@ impl Endpoint {
     ) {
         trace.note(now, || format!("engine: ICMP {kind:?}"));
         let unreachable = match kind {
-            ErrorKind::FragmentationNeeded { mtu } => {
-                let verdict = self.connection.on_packet_too_big(now, mtu.checked_sub(IP_TCP_HEADERS), seq);
+            ErrorKind::PacketTooBig { mtu } => {
+                let mss = mtu.checked_sub(IP_TCP_HEADERS.into()).map(|mss| mss.min(u16::MAX.into()) as u16);
+                let verdict = self.connection.on_packet_too_big(now, mss, seq);
                 if verdict == TooBig::Obeyed {
                     self.audit.heard(now);
                 }
                 None
             }
-            ErrorKind::Unreachable { code: 2 } => Some(Unreachable::Protocol),
-            ErrorKind::Unreachable { code: 3 } => Some(Unreachable::Port),
-            ErrorKind::Unreachable { code: 9 | 10 | 13 } => Some(Unreachable::Prohibited),
+            ErrorKind::Unreachable { reason: Reason::Protocol, .. } => Some(Unreachable::Protocol),
+            ErrorKind::Unreachable { reason: Reason::Port, .. } => Some(Unreachable::Port),
+            ErrorKind::Unreachable { reason: Reason::Prohibited, .. } => Some(Unreachable::Prohibited),
             ErrorKind::Unreachable { .. } | ErrorKind::TimeExceeded { .. } => Some(Unreachable::Host),
             ErrorKind::ParameterProblem { .. } => None,
         };

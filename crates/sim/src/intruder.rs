@@ -1,7 +1,7 @@
 //! Somebody who forges segments of the connection: each has a fault for which the engine must refuse
 //! it (RFC 9293, 3.10.7.4; RFC 5961), though everything else in it is right.
 
-use xsend_wire::icmp::ErrorKind;
+use xsend_wire::icmp::{ErrorKind, Reason};
 use xsend_wire::tcp::{Flags, Header, Options, Timestamps};
 
 use crate::rng::Rng;
@@ -37,14 +37,17 @@ impl Intruder {
             return None;
         }
         let kind = match self.rng.below(4) {
-            0 => ErrorKind::Unreachable { code: self.rng.below(16) as u8 },
+            0 => {
+                // Code 4 is "fragmentation needed", which is another kind.
+                let code = match self.rng.below(16) as u8 {
+                    4 => 3,
+                    code => code,
+                };
+                ErrorKind::Unreachable { reason: Reason::of_ipv4(code), code }
+            }
             1 => ErrorKind::TimeExceeded { code: 0 },
-            2 => ErrorKind::FragmentationNeeded { mtu: 0 },
-            _ => ErrorKind::FragmentationNeeded { mtu: self.rng.between(68, 1500) as u16 },
-        };
-        let kind = match kind {
-            ErrorKind::Unreachable { code: 4 } => ErrorKind::Unreachable { code: 3 },
-            kind => kind,
+            2 => ErrorKind::PacketTooBig { mtu: 0 },
+            _ => ErrorKind::PacketTooBig { mtu: self.rng.between(68, 1500) as u32 },
         };
         let ahead = self.rng.between(0, 1 << 20) as u32;
         let seq = if self.rng.chance(0.5) {

@@ -1,11 +1,10 @@
 //! A run from its description to its report.
 
-use core::net::IpAddr;
 use core::time::Duration;
 
 use xsend_tcp::{Config, Instant, Seed};
 use xsend_wire::icmp::ErrorKind;
-use xsend_wire::{ethernet, icmp};
+use xsend_wire::{IpPair, ethernet, icmp};
 
 use crate::audit::{Audit, Rules};
 use crate::codec::{Codec, ENGINE, PEER};
@@ -26,6 +25,8 @@ const MAX_STEPS_AN_INSTANT: u32 = 200_000;
 const MAX_STEPS: u64 = 20_000_000;
 /// What a router quotes of a packet: the IP header and eight bytes (RFC 792).
 const QUOTED: usize = 28;
+/// The addresses of an ICMP error, whoever reports it.
+const REPORT: IpPair = IpPair::V4 { source: *PEER.ip(), destination: *ENGINE.ip() };
 /// Lines of a failed run's trace that are shown.
 const SHOWN_LINES: usize = 120;
 
@@ -285,8 +286,7 @@ impl<'a> World<'a> {
                 }
             }
             Some(Happening::Icmp(message)) => {
-                let (reporter, recipient) = (IpAddr::V4(*PEER.ip()), IpAddr::V4(*ENGINE.ip()));
-                if let Ok(Some(error)) = icmp::parse(&message, reporter, recipient) {
+                if let Ok(Some(error)) = icmp::parse(&message, REPORT) {
                     engine.icmp(now, error.kind, error.quoted.seq, trace, outputs);
                 }
             }
@@ -334,8 +334,8 @@ impl<'a> World<'a> {
                         let mtu = if told == Told::ByRouter { mtu } else { 0 };
                         if told != Told::ByDevice {
                             let mut message = vec![0; icmp::HEADER_LEN + QUOTED];
-                            let kind = ErrorKind::FragmentationNeeded { mtu };
-                            icmp::build(&mut message, kind, &packet[..QUOTED]);
+                            let kind = ErrorKind::PacketTooBig { mtu: mtu.into() };
+                            icmp::build(&mut message, REPORT, kind, &packet[..QUOTED]);
                             queue.push(now + delay, Happening::Icmp(message));
                         }
                         continue;
