@@ -414,7 +414,7 @@ mod batch_tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::tests::Random;
+    use crate::oracle::Random;
 
     #[test]
     fn a_batch_is_taken_behind_what_the_vector_holds() {

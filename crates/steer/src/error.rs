@@ -4,7 +4,7 @@ use core::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use crate::AttachMode;
+use crate::{AttachMode, Holder};
 
 /// Why [`Steer::attach`](crate::Steer::attach) failed: each message says what, on which interface, and what
 /// to do.
@@ -24,6 +24,8 @@ pub enum AttachError {
         id: u32,
         /// The program's name, when the kernel tells.
         name: Option<String>,
+        /// The process that holds it, when it can be found.
+        holder: Option<Holder>,
     },
     /// The driver has no native XDP.
     NotNative {
@@ -63,18 +65,8 @@ impl fmt::Display for AttachError {
             Self::NoInterface { interface } => {
                 write!(f, "no interface {interface:?} in this network namespace; `ip link` lists them")
             }
-            Self::AlreadyAttached { interface, id, name: Some(name) } if name == "xsend_steer" => write!(
-                f,
-                "{interface} is in use by another xsend (its program xsend_steer has id {id}): one at a time; wait for it \
-                 or end it"
-            ),
-            Self::AlreadyAttached { interface, id, name } => {
-                let name = name.as_deref().unwrap_or("of unknown name");
-                write!(
-                    f,
-                    "{interface} already carries an XDP program: {name} (id {id}); end the program that attached it, or \
-                     detach it with `ip link set {interface} xdp off` (`bpftool link` if it is held by a link)"
-                )
+            Self::AlreadyAttached { interface, id, name, holder } => {
+                in_use(f, interface, *id, name.as_deref(), holder.as_ref())
             }
             Self::NotNative { interface, error } => write!(
                 f,
@@ -101,6 +93,44 @@ impl fmt::Display for AttachError {
     }
 }
 
+fn in_use(
+    f: &mut fmt::Formatter<'_>,
+    interface: &str,
+    id: u32,
+    name: Option<&str>,
+    holder: Option<&Holder>,
+) -> fmt::Result {
+    match (name, holder) {
+        (Some("xsend_steer"), Some(holder)) if holder.pid == std::process::id() => write!(
+            f,
+            "{interface} is in use by another sender of this very process {} (its program xsend_steer has id {id}): one \
+             at a time; close that sender first",
+            holder.pid
+        ),
+        (Some("xsend_steer"), Some(holder)) => write!(
+            f,
+            "{interface} is in use by another xsend, {holder} (its program xsend_steer has id {id}): one at a time; wait \
+             for it or end it"
+        ),
+        (Some("xsend_steer"), None) => write!(
+            f,
+            "{interface} is in use by another xsend (its program xsend_steer has id {id}; its process cannot be found \
+             from here): one at a time; wait for it or end it"
+        ),
+        (name, Some(holder)) => write!(
+            f,
+            "{interface} already carries an XDP program: {} (id {id}), held by {holder}; end that process",
+            name.unwrap_or("of unknown name")
+        ),
+        (name, None) => write!(
+            f,
+            "{interface} already carries an XDP program: {} (id {id}), held by no process that can be found; detach it \
+             with `ip link set {interface} xdp off` (`bpftool link` if it is held by a pinned link)",
+            name.unwrap_or("of unknown name")
+        ),
+    }
+}
+
 impl std::error::Error for AttachError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -120,6 +150,18 @@ pub enum MapError {
         local: SocketAddr,
         /// How many entries it holds.
         limit: u32,
+    },
+    /// The flow or listener is steered already.
+    Taken {
+        /// The local address.
+        local: SocketAddr,
+    },
+    /// One end of the flow has an IPv4 address and the other an IPv6 address.
+    MixedFamilies {
+        /// The local address.
+        local: SocketAddr,
+        /// The remote address.
+        remote: SocketAddr,
     },
     /// The queue number is not below the number of queues that were announced at attach.
     NoQueue {
@@ -142,6 +184,15 @@ impl fmt::Display for MapError {
         match self {
             Self::Full { local, limit } => {
                 write!(f, "cannot steer {local}: all {limit} entries are taken; close some connections first")
+            }
+            Self::Taken { local } => {
+                write!(
+                    f,
+                    "cannot steer {local}: it is steered already; use another port, or close what has it"
+                )
+            }
+            Self::MixedFamilies { local, remote } => {
+                write!(f, "cannot steer {local} to {remote}: both ends must have addresses of one family")
             }
             Self::NoQueue { queue, queues } => {
                 write!(f, "cannot steer to queue {queue}: the interface has {queues} (counted from 0)")

@@ -2,18 +2,23 @@
 //! kernel.
 //!
 //! [`Steer`] loads `bpf/steer.bpf.c`, attaches it to one interface and owns its maps. A frame belongs to us
-//! when it is TCP over IPv4 (up to two VLAN tags, options allowed, no fragment) and its addresses and ports
-//! are those of a flow or a listener that was added, or when it is an ICMP error that quotes one of our
-//! flows. It then goes to the socket of the queue it came in by; if there is none, it is dropped and counted,
-//! never passed: the kernel would answer a connection it does not know with RST. All other frames pass
-//! untouched.
+//! when it is TCP over IPv4 (options allowed) or IPv6 (up to four extension headers), no fragment, in at most two
+//! VLAN tags, and its addresses and ports are those of a [`Flow`] or [`Listener`] that is held; or when it is an
+//! ICMP error that quotes a segment that we sent from there. It then goes to the socket of the queue it came in by;
+//! if there is none, it is dropped and counted, never passed: the kernel would answer a connection it does not know
+//! with RST. All other frames pass untouched.
+//!
+//! A flow is steered while its [`FlowLease`] lives, a listener while its [`ListenerLease`] does.
 //!
 //! The program is attached through a BPF link, which lives as long as [`Steer`] does and dies with the
 //! process.
 
 mod error;
+mod holder;
 mod keys;
+mod lease;
 mod program;
+mod vlans;
 
 use core::fmt;
 use std::net::SocketAddr;
@@ -22,6 +27,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 
 pub use error::{AttachError, MapError};
+pub use holder::Holder;
+pub use lease::{Flow, FlowLease, Listener, ListenerLease};
+pub use vlans::Vlans;
 
 /// Flows that can be steered at a time.
 pub const MAX_FLOWS: u32 = 65_536;
@@ -47,17 +55,28 @@ impl fmt::Display for AttachMode {
     }
 }
 
-/// What the program did with the frames of its interface so far.
+/// What the program did with the frames of its interface so far. Each frame is counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames of our flows that went to one of our sockets.
+    /// Segments of our flows that went to one of our sockets.
     pub steered: u64,
-    /// Frames left to the kernel.
-    pub passed: u64,
-    /// Frames left to the kernel because their IPv4, TCP or ICMP header is cut short or impossible.
-    pub malformed: u64,
-    /// Frames of our flows that came in by a queue without a socket of ours, and were dropped.
+    /// Segments to a listener, of none of our flows, that went to one of our sockets.
+    pub listened: u64,
+    /// ICMP errors about our segments that went to one of our sockets.
+    pub quoted: u64,
+    /// Frames of ours that came in by a queue without a socket of ours, and were dropped.
     pub unowned: u64,
+    /// Frames left to the kernel: nothing of ours.
+    pub passed: u64,
+    /// IP fragments left to the kernel, whoever's.
+    pub fragmented: u64,
+    /// IPv6 packets left to the kernel because they have more than four extension headers, or more than 128 bytes of
+    /// them.
+    pub chained: u64,
+    /// Frames left to the kernel that have the addresses and ports of ours, but are in another VLAN.
+    pub other_vlan: u64,
+    /// Frames left to the kernel because their IP, TCP or ICMP header is cut short or impossible.
+    pub malformed: u64,
 }
 
 /// The attached program and its maps. All methods take `&self` and may be called from any thread; none is for
@@ -74,9 +93,6 @@ pub struct Steer {
     queues: u32,
 }
 
-/// Present, as the value of an entry whose key says all.
-const PRESENT: [u8; 4] = 1u32.to_ne_bytes();
-
 impl Steer {
     /// Loads the program and attaches it to `interface` of the calling thread's network namespace, for
     /// `queues` queues.
@@ -92,7 +108,8 @@ impl Steer {
     }
 
     /// Sends our frames that come in by `queue` to the AF_XDP socket `fd`, which must be bound to that very
-    /// queue: the kernel drops what is redirected to a socket of another one.
+    /// queue: the kernel drops what is redirected to a socket of another one. Each queue has one socket at most, the
+    /// last one added; a socket that is closed is out at once.
     ///
     /// # Errors
     /// [`MapError::NoQueue`], or the kernel's refusal.
@@ -114,37 +131,20 @@ impl Steer {
         remove(&self.sockets, &queue.to_ne_bytes(), "remove a socket from the XSKMAP")
     }
 
-    /// Steers the flow between `local` (ours) and `remote`. Adding it twice is no error.
-    ///
-    /// # Errors
-    /// [`MapError::Full`], or the kernel's refusal.
-    pub fn add_flow(&self, local: SocketAddr, remote: SocketAddr) -> Result<(), MapError> {
-        add(&self.flows, &keys::flow(local, remote), local, MAX_FLOWS)
+    fn add_flow(&self, key: &[u8], local: SocketAddr, vlans: Vlans) -> Result<(), MapError> {
+        add(&self.flows, key, vlans, local, MAX_FLOWS)
     }
 
-    /// Leaves the flow to the kernel again. Removing what is not there is no error.
-    ///
-    /// # Errors
-    /// The kernel's refusal.
-    pub fn remove_flow(&self, local: SocketAddr, remote: SocketAddr) -> Result<(), MapError> {
-        remove(&self.flows, &keys::flow(local, remote), "stop steering a flow")
+    fn remove_flow(&self, key: &[u8]) -> Result<(), MapError> {
+        remove(&self.flows, key, "stop steering a flow")
     }
 
-    /// Steers all TCP to `local`, whoever sends it. Adding it twice is no error.
-    ///
-    /// # Errors
-    /// [`MapError::Full`], or the kernel's refusal.
-    pub fn add_listener(&self, local: SocketAddr) -> Result<(), MapError> {
-        add(&self.listeners, &keys::listener(local), local, MAX_LISTENERS)
+    fn add_listener(&self, key: &[u8], local: SocketAddr, vlans: Vlans) -> Result<(), MapError> {
+        add(&self.listeners, key, vlans, local, MAX_LISTENERS)
     }
 
-    /// Leaves TCP to `local` to the kernel again, flows that were added excepted. Removing what is not there
-    /// is no error.
-    ///
-    /// # Errors
-    /// The kernel's refusal.
-    pub fn remove_listener(&self, local: SocketAddr) -> Result<(), MapError> {
-        remove(&self.listeners, &keys::listener(local), "stop steering a listener")
+    fn remove_listener(&self, key: &[u8]) -> Result<(), MapError> {
+        remove(&self.listeners, key, "stop steering a listener")
     }
 
     /// Sums the counts of all processors.
@@ -155,9 +155,14 @@ impl Steer {
         // The order of `enum outcome` in the program.
         Ok(Counts {
             steered: self.count(0)?,
-            passed: self.count(1)?,
-            malformed: self.count(2)?,
+            listened: self.count(1)?,
+            quoted: self.count(2)?,
             unowned: self.count(3)?,
+            passed: self.count(4)?,
+            fragmented: self.count(5)?,
+            chained: self.count(6)?,
+            other_vlan: self.count(7)?,
+            malformed: self.count(8)?,
         })
     }
 
@@ -179,8 +184,11 @@ impl Steer {
     }
 }
 
-fn add(map: &MapHandle, key: &[u8], local: SocketAddr, limit: u32) -> Result<(), MapError> {
-    map.update(key, &PRESENT, MapFlags::ANY).map_err(|error| {
+fn add(map: &MapHandle, key: &[u8], vlans: Vlans, local: SocketAddr, limit: u32) -> Result<(), MapError> {
+    map.update(key, &vlans.value(), MapFlags::NO_EXIST).map_err(|error| {
+        if error.kind() == ErrorKind::AlreadyExists {
+            return MapError::Taken { local };
+        }
         // libbpf-rs shows the errno only in its words. E2BIG is a full hash map, bpf(2).
         if error.to_string().contains("(os error 7)") {
             MapError::Full { local, limit }

@@ -11,7 +11,7 @@ use libbpf_rs::{ErrorKind, MapHandle, MapImpl, PrintLevel, Xdp, XdpFlags};
 use xsend_xsk::link::{attach_xdp, interface_index};
 use xsend_xsk::privilege::Capability;
 
-use crate::{AttachError, AttachMode};
+use crate::{AttachError, AttachMode, holder};
 
 // Generated: not ours to lint.
 #[allow(missing_docs, unsafe_op_in_unsafe_fn, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -118,7 +118,8 @@ fn already_attached(interface: &str, index: u32, program: BorrowedFd<'_>) -> Opt
         .find(|info| info.id == id)
         .map(|info| info.name.to_string_lossy().into_owned())
         .filter(|name| !name.is_empty());
-    Some(AttachError::AlreadyAttached { interface: interface.to_owned(), id, name })
+    let holder = holder::of_program(id);
+    Some(AttachError::AlreadyAttached { interface: interface.to_owned(), id, name, holder })
 }
 
 /// The capabilities that loading and attaching need and this thread lacks, in words; `None` when it has them

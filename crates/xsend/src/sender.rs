@@ -10,7 +10,7 @@ use xsend_host::{Link, NeighbourWatch, Path, PortReservation, Query, resolve};
 use xsend_shard::{Change, Command, Connect, Ends, Handle, Housekeeper, Stats};
 use xsend_signal::answer::{self, NoAnswer};
 use xsend_signal::desk::Refused;
-use xsend_steer::{Counts, Steer};
+use xsend_steer::{Counts, Flow, FlowLease, Steer, Vlans};
 use xsend_wire::ethernet::Tags;
 use xsend_wire::{IpPair, Mac, TemplateSpec};
 
@@ -120,7 +120,7 @@ impl<D: Drive> Sender<D> {
         self.watch(&path)?;
         let port = PortReservation::reserve(path.source, options.source_port).map_err(ConnectError::Port)?;
         let local = port.address();
-        let lease = Lease::take(self.common.steer.clone(), port, remote)?;
+        let lease = Lease::take(&self.common.steer, port, remote)?;
         let (answer, mut pending) = answer::slot();
         let connect = Connect {
             ends: Ends { local: local.into(), remote: remote.into() },
@@ -253,23 +253,17 @@ impl<D: Drive> Drop for Sender<D> {
 
 /// What a flow holds for as long as it lives.
 struct Lease {
-    steer: Arc<Steer>,
-    port: PortReservation,
-    remote: SocketAddrV4,
+    /// Before the port: while the port is somebody else's, nothing of the flow may come here.
+    _flow: FlowLease,
+    _port: PortReservation,
 }
 
 impl Lease {
-    fn take(steer: Arc<Steer>, port: PortReservation, remote: SocketAddrV4) -> Result<Self, ConnectError> {
+    fn take(steer: &Arc<Steer>, port: PortReservation, remote: SocketAddrV4) -> Result<Self, ConnectError> {
+        let flow = Flow { local: port.address().into(), remote: remote.into(), vlans: Vlans::NONE };
         // Before the SYN: the kernel would answer the SYN-ACK of a connection it does not know with RST.
-        steer.add_flow(port.address().into(), remote.into()).map_err(ConnectError::Steering)?;
-        Ok(Self { steer, port, remote })
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        // Fails only when the map is gone, and with it the entry.
-        let _ = self.steer.remove_flow(self.port.address().into(), self.remote.into());
+        let flow = FlowLease::take(steer, flow).map_err(ConnectError::Steering)?;
+        Ok(Self { _flow: flow, _port: port })
     }
 }
 
