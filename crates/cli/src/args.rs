@@ -1,6 +1,6 @@
 //! What can be typed.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,8 +95,8 @@ pub(crate) struct PathArgs {
     pub(crate) max_rate: Option<u64>,
 
     /// Source address [default: the kernel's choice for the route]
-    #[arg(long, value_name = "ADDR", value_parser = units::ipv4)]
-    pub(crate) source: Option<Ipv4Addr>,
+    #[arg(long, value_name = "ADDR", value_parser = units::address)]
+    pub(crate) source: Option<IpAddr>,
 
     /// Send small segments at once (no Nagle)
     #[arg(long)]
@@ -289,8 +289,8 @@ mod tests {
             &["f", "host:9", "--queues", "3-0"][..],
             &["f", "host:9", "--mss", "20"],
             &["f", "host:9", "--mode", "fast"],
-            &["f", "host:9", "--source", "::1"],
-            &["f", "[::1]:9"],
+            &["f", "host:9", "--source", "nowhere"],
+            &["f", "::1"],
             &["f", "host:9", "--timeout", "0"],
             &["f", "host:9", "--iface", "much-too-long-a-name"],
             &["f", "host:9", "--iface", "a/b"],

@@ -21,7 +21,7 @@ use judge::{Check, Verdict};
 pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Problem> {
     // A signal ends the process wherever it is: what is open hangs on descriptors.
     let _interrupts = Interrupts::install()?;
-    let destination = args.host.as_ref().map(|host| host.host.resolve()).transpose()?;
+    let destination = args.host.as_ref().map(|host| host.host.resolve(0)).transpose()?.map(|to| to.ip());
     let facts =
         Facts::gather(args.iface.as_deref(), destination, args.host.as_ref().and_then(|host| host.port));
     let mut checks = judge::all(&facts, args);

@@ -68,7 +68,7 @@ fn transfer(args: &SendArgs, record: &mut Record) -> Result<(), Problem> {
     let peer = args.target.resolve()?;
     let interface = match &args.path.iface {
         Some(name) => name.clone(),
-        None => transfer::interface_towards(*peer.ip(), args.path.source, args.timeout)?,
+        None => transfer::interface_towards(&peer, args.path.source, args.timeout)?,
     };
     let capture = capture(args, &interface)?;
     // The search for the next hop is not given up half way; the handshake is. A second signal waits for neither.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use xsend::{
     Builder, CloseError, ConnectOptions, Direction, Drive, Info, Inline, Launched, Mode, Sender, ShardStats,
     Stream, Tap, Writable,
 };
-use xsend_host::{NeighbourWatch, Query};
+use xsend_host::{PathWatch, Query};
 
 use crate::args::{ModeArg, PathArgs};
 use crate::figures::{Figures, ShardFigures};
@@ -83,23 +83,27 @@ pub(crate) struct Plan<'a> {
     /// What was asked for.
     pub(crate) path: &'a PathArgs,
     /// The peer.
-    pub(crate) peer: SocketAddrV4,
+    pub(crate) peer: SocketAddr,
     /// How long the handshake may take.
     pub(crate) timeout: Duration,
     /// Where frames are noted.
     pub(crate) capture: Option<Capture>,
 }
 
-/// The interface of the route to `destination`, whose next hop must answer within `timeout`.
+/// The interface of the route to `peer`, whose next hop must answer within `timeout`.
 pub(crate) fn interface_towards(
-    destination: Ipv4Addr,
-    source: Option<Ipv4Addr>,
+    peer: &SocketAddr,
+    source: Option<IpAddr>,
     timeout: Duration,
 ) -> Result<String, Problem> {
-    let query = Query { source, timeout, ..Query::to(destination) };
+    let zone = match peer {
+        SocketAddr::V6(peer) if peer.scope_id() != 0 => Some(peer.scope_id().to_string()),
+        _ => None,
+    };
+    let query = Query { interface: zone.as_deref(), source, timeout, ..Query::to(peer.ip()) };
     let path = xsend_host::resolve(&query).map_err(|error| Problem::failed(error.to_string()))?;
     // A watch removes the neighbour entry that the question made, once it is dropped: the library asks for itself.
-    drop(NeighbourWatch::new(&path));
+    drop(PathWatch::new(&path));
     Ok(path.link.name)
 }
 
@@ -107,7 +111,7 @@ pub(crate) fn interface_towards(
 pub(crate) fn connect(plan: &Plan<'_>, interrupts: &Interrupts) -> Result<Box<dyn Carrier>, Problem> {
     let cancelled = || interrupts.requested();
     let failed = |error: &dyn fmt::Display| Problem::failed(error.to_string());
-    let peer = SocketAddr::V4(plan.peer);
+    let peer = plan.peer;
     let options = ConnectOptions {
         timeout: plan.timeout,
         source: plan.path.source,

@@ -1,13 +1,11 @@
 //! Sizes, rates, durations, hosts and queues, as people type them.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::problem::Problem;
-
-const NO_IPV6: &str = "IPv6 is not supported by this version";
 
 /// Multipliers of a suffix; decimal ones are powers of 1000, binary ones of 1024.
 const MULTIPLIERS: [(&str, u64); 9] = [
@@ -129,48 +127,29 @@ fn single(text: &str, what: &str, example: &str) -> Result<u64, String> {
     Err(format!("'{text}' is not a {what} number; write for example {example}"))
 }
 
-/// An IPv4 address; IPv6 is refused by name.
-pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
-    if is_ipv6(text) {
-        return Err(NO_IPV6.to_owned());
-    }
-    text.parse().map_err(|_| format!("'{text}' is not an IPv4 address"))
+/// An address of this host, IPv4 or IPv6.
+pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("'{text}' is not an IPv4 or IPv6 address"))
 }
 
-fn is_ipv6(text: &str) -> bool {
+/// The IPv6 address in `text`, without brackets, with its zone if it has one (`fe80::1%eth0`).
+fn ipv6(text: &str) -> Option<&str> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    // A zone (`fe80::1%eth0`) is part of how people write link-local addresses.
-    let bare = bare.split_once('%').map_or(bare, |(address, _)| address);
-    bare.parse::<Ipv6Addr>().is_ok() || text.parse::<SocketAddrV6>().is_ok()
+    let (address, zone) = bare.split_once('%').unwrap_or((bare, "-"));
+    (address.parse::<Ipv6Addr>().is_ok() && !zone.is_empty()).then_some(bare)
 }
 
-/// A host as typed: a name or an IPv4 address.
+/// A host as typed: a name or an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host(String);
 
 impl Host {
-    /// The first IPv4 address the host has.
-    pub(crate) fn resolve(&self) -> Result<Ipv4Addr, Problem> {
-        if let Ok(address) = self.0.parse() {
-            return Ok(address);
-        }
-        let found = (self.0.as_str(), 0).to_socket_addrs().map_err(|error| {
-            Problem::failed(format!(
-                "unknown host '{self}': {error}; check the name, or give its IPv4 address"
-            ))
+    /// The address that the system prefers of those the host has, with this port, and with the scope that a link-local one needs.
+    pub(crate) fn resolve(&self, port: u16) -> Result<SocketAddr, Problem> {
+        let mut found = (self.0.as_str(), port).to_socket_addrs().map_err(|error| {
+            Problem::failed(format!("unknown host '{self}': {error}; check the name, or give its address"))
         })?;
-        let mut any = false;
-        for address in found {
-            any = true;
-            if let SocketAddr::V4(address) = address {
-                return Ok(*address.ip());
-            }
-        }
-        Err(Problem::failed(if any {
-            format!("'{self}' has IPv6 addresses only, and {NO_IPV6}")
-        } else {
-            format!("unknown host '{self}': the name has no address")
-        }))
+        found.next().ok_or_else(|| Problem::failed(format!("unknown host '{self}': the name has no address")))
     }
 }
 
@@ -178,12 +157,12 @@ impl FromStr for Host {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if is_ipv6(text) {
-            return Err(NO_IPV6.to_owned());
+        if let Some(address) = ipv6(text) {
+            return Ok(Self(address.to_owned()));
         }
         let plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
         if text.is_empty() || !text.chars().all(plain) {
-            return Err(format!("'{text}' is not a host name or an IPv4 address"));
+            return Err(format!("'{text}' is not a host name or an address"));
         }
         Ok(Self(text.to_owned()))
     }
@@ -195,7 +174,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Where to send: `HOST:PORT`.
+/// Where to send: `HOST:PORT`, an IPv6 address in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// The name or address.
@@ -206,8 +185,8 @@ pub(crate) struct Target {
 
 impl Target {
     /// The address to connect to.
-    pub(crate) fn resolve(&self) -> Result<SocketAddrV4, Problem> {
-        Ok(SocketAddrV4::new(self.host.resolve()?, self.port))
+    pub(crate) fn resolve(&self) -> Result<SocketAddr, Problem> {
+        self.host.resolve(self.port)
     }
 }
 
@@ -215,8 +194,8 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if is_ipv6(text) {
-            return Err(NO_IPV6.to_owned());
+        if ipv6(text).is_some() {
+            return Err(format!("'{text}' has no port; write [ADDRESS]:PORT"));
         }
         let Some((host, port)) = text.rsplit_once(':') else {
             return Err(format!("'{text}' has no port; write HOST:PORT"));
@@ -227,7 +206,8 @@ impl FromStr for Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
+        let Self { host, port } = self;
+        if host.0.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
     }
 }
 
@@ -244,7 +224,7 @@ impl FromStr for HostMaybePort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if !is_ipv6(text) && text.contains(':') {
+        if ipv6(text).is_none() && text.contains(':') {
             let Target { host, port } = text.parse()?;
             return Ok(Self { host, port: Some(port) });
         }
@@ -274,8 +254,7 @@ pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
         return Ok((Ipv4Addr::UNSPECIFIED, port).into());
     }
     let host: Host = host.parse()?;
-    let address = host.resolve().map_err(|problem| problem.to_string())?;
-    Ok((address, port).into())
+    host.resolve(port).map_err(|problem| problem.to_string())
 }
 
 #[cfg(test)]
@@ -380,7 +359,7 @@ mod tests {
         let target: Target = "example.com:80".parse().unwrap();
         assert_eq!((target.host.to_string().as_str(), target.port), ("example.com", 80));
         let target: Target = "10.0.0.1:65535".parse().unwrap();
-        assert_eq!(target.resolve().unwrap(), SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 65535));
+        assert_eq!(target.resolve().unwrap(), "10.0.0.1:65535".parse::<SocketAddr>().unwrap());
         for text in
             ["", "host", "host:", ":80", "host:0", "host:65536", "host:-1", "host:http", "a b:1", "host:+5"]
         {
@@ -390,22 +369,32 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_is_refused_by_name() {
-        for text in
-            ["[::1]:80", "[fe80::1]:9", "::1", "2001:db8::1", "[::1]", "[fe80::1%eth0]:9", "fe80::1%eth0"]
-        {
-            let message = text.parse::<Target>().unwrap_err();
-            assert_eq!(message, NO_IPV6, "{text}");
-            assert_eq!(text.parse::<HostMaybePort>().unwrap_err(), NO_IPV6, "{text}");
+    fn ipv6_addresses_stand_in_brackets_before_a_port() {
+        for (text, shown) in [("[::1]:80", "[::1]:80"), ("[2001:db8:0::1]:9", "[2001:db8:0::1]:9")] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_string(), shown);
+            assert_eq!(target.resolve().unwrap(), text.parse::<SocketAddr>().unwrap());
         }
-        assert_eq!(ipv4("::1").unwrap_err(), NO_IPV6);
-        assert_eq!(ipv4("10.1.2.3"), Ok(Ipv4Addr::new(10, 1, 2, 3)));
+        let target: Target = "[fe80::1%lo]:9".parse().unwrap();
+        assert_eq!(target.to_string(), "[fe80::1%lo]:9");
+        let SocketAddr::V6(scoped) = target.resolve().unwrap() else { panic!("not of IPv6") };
+        assert_ne!(scoped.scope_id(), 0);
+        for text in ["::1", "2001:db8::1", "[::1]", "fe80::1%eth0"] {
+            assert!(text.parse::<Target>().unwrap_err().contains("[ADDRESS]:PORT"), "{text}");
+            assert_eq!(text.parse::<HostMaybePort>().unwrap().port, None, "{text}");
+        }
+        for text in ["[::1", "[::1]80", "[fe80::1%]:9", "[:::]:9", "[]:9"] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+        assert_eq!(address("::1"), Ok(Ipv6Addr::LOCALHOST.into()));
+        assert_eq!(address("10.1.2.3"), Ok(Ipv4Addr::new(10, 1, 2, 3).into()));
+        assert!(address("host").is_err());
     }
 
     #[test]
     fn an_unknown_host_is_a_problem_not_a_panic() {
         let host: Host = "no-such-host.invalid".parse().unwrap();
-        let problem = host.resolve().unwrap_err();
+        let problem = host.resolve(9).unwrap_err();
         assert!(problem.to_string().contains("no-such-host.invalid"), "{problem}");
     }
 

@@ -85,7 +85,7 @@ impl Drop for Sink {
 #[test]
 fn wrong_usage_is_one_line_and_status_2() {
     one_line(&run(&["send", "file", "host:70000"]), 2, "out of range");
-    one_line(&run(&["send", "file", "[::1]:9"]), 2, "IPv6 is not supported by this version");
+    one_line(&run(&["send", "file", "::1"]), 2, "[ADDRESS]:PORT");
     one_line(&run(&["send", "file", "host:9", "--queues", "3-0"]), 2, "runs backwards");
     one_line(&run(&["send", "--nonsense", "file", "host:9"]), 2, "--nonsense");
     one_line(&run(&["sink"]), 2, "--listen");

@@ -4,8 +4,9 @@
 //! | question | answered by |
 //! |---|---|
 //! | which interfaces are there, and what do they carry | [`Link`], [`links`] |
+//! | which device carries this interface's frames, with which VLAN tags | [`Underlay`] |
 //! | which way to this address: source, egress interface, next hop and its MAC, MTU | [`resolve`] |
-//! | did any of that change while it is in use | [`NeighbourWatch`] |
+//! | did any of that change while it is in use | [`PathWatch`] |
 //! | a local port that nothing else will take | [`PortReservation`] |
 //! | is this process allowed to open AF_XDP sockets | [`Privileges`] |
 //! | queues, rings, offloads and XDP abilities of a device | [`Device`] |
@@ -24,13 +25,17 @@ mod port;
 mod privilege;
 mod resolve;
 mod route;
+mod scoped;
 mod uapi;
+mod underlay;
 mod watch;
 
 pub use device::{Channels, Device, DeviceError, Offloads, Rings, XdpFeatures};
-pub use link::{Hardware, Link, LinkError, XdpMode, XdpProgram, links};
+pub use link::{Hardware, Link, LinkError, Vlan, XdpMode, XdpProgram, links};
 pub use netlink::NetlinkError;
 pub use port::{PortError, PortReservation};
 pub use privilege::{Capability, Memlock, PrivilegeError, Privileges};
-pub use resolve::{Path, Query, Refusal, ResolveError, resolve};
-pub use watch::{Change, NeighbourWatch, PathState, WatchError};
+pub use resolve::{Path, Query, Refusal, ResolveError, resolve, resolve_back};
+pub use scoped::{ScopedAddr, ScopedAddrError};
+pub use underlay::{Underlay, UnderlayError};
+pub use watch::{Change, LinkState, PathState, PathWatch, Route, WatchError};

@@ -1,8 +1,11 @@
 //! Network interfaces, as rtnetlink reports them.
 
-use std::{fmt, path::Path};
+use std::{fmt, net::IpAddr, path::Path};
 
-use xsend_wire::Mac;
+use xsend_wire::{
+    Mac,
+    ethernet::{TPID_CUSTOMER, Tag},
+};
 
 use crate::{
     NetlinkError,
@@ -27,6 +30,8 @@ pub struct Link {
     pub mac: Mac,
     /// Largest IP packet in bytes that the interface sends (Ethernet header not counted).
     pub mtu: u32,
+    /// The largest IPv6 packet in bytes, where IPv6 is on; smaller than `mtu` where a router advertised less.
+    pub ipv6_mtu: Option<u32>,
     /// Administratively up (`ip link set up`).
     pub up: bool,
     /// Up and with a carrier: frames given to it leave. (The carrier itself, not the operational state, which follows it
@@ -42,8 +47,21 @@ pub struct Link {
     pub rx_queues: u32,
     /// Transmit queues allocated by the driver.
     pub tx_queues: u32,
+    /// What makes the interface a VLAN of another one, none when it is none.
+    pub vlan: Option<Vlan>,
+    /// The index of the bridge, bond or VRF that the interface belongs to.
+    pub master: Option<u32>,
     /// The XDP program that runs on the interface.
     pub xdp: Option<XdpProgram>,
+}
+
+/// A VLAN sub-interface's place in the interface below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vlan {
+    /// The tag that its frames have, without a priority.
+    pub tag: Tag,
+    /// The index of the interface that carries it; none when that is in another network namespace.
+    pub lower: Option<u32>,
 }
 
 /// The link layer of an interface.
@@ -155,6 +173,23 @@ impl Link {
         }
     }
 
+    /// The interface called `zone`, or with that index if it is a number and no name: the part behind the `%` of a scoped
+    /// address (RFC 4007 11.2).
+    pub fn by_zone(zone: &str) -> Result<Self, LinkError> {
+        match (Self::by_name(zone), zone.parse()) {
+            (Err(LinkError::NotFound { .. }), Ok(index)) => Self::by_index(index),
+            (found, _) => found,
+        }
+    }
+
+    /// The largest packet of the family of `address`, in bytes.
+    pub fn mtu_towards(&self, address: IpAddr) -> u32 {
+        match address {
+            IpAddr::V4(_) => self.mtu,
+            IpAddr::V6(_) => self.ipv6_mtu.map_or(self.mtu, |mtu| mtu.min(self.mtu)),
+        }
+    }
+
     /// The interface with this index.
     pub fn by_index(index: u32) -> Result<Self, LinkError> {
         let mut link = Self::fetch(&mut Netlink::route()?, index)?.ok_or(LinkError::NoSuchIndex { index })?;
@@ -174,12 +209,15 @@ impl Link {
         }
         let header = Header::parse(&message.body)?;
         let attributes = Attributes::after(&message.body, HEADER_LEN);
-        let kind = attributes.nested(attr::LINKINFO).string(attr::INFO_KIND);
+        let info = attributes.nested(attr::LINKINFO);
+        let kind = info.string(attr::INFO_KIND);
+        let vlan = if kind.as_deref() == Some("vlan") { vlan(attributes, info) } else { None };
         Some(Self {
             index: header.index,
             name: attributes.string(attr::IFNAME)?,
             mac: attributes.mac(attr::ADDRESS).unwrap_or_default(),
             mtu: attributes.u32(attr::MTU).unwrap_or(0),
+            ipv6_mtu: ipv6_mtu(attributes),
             up: header.up(),
             running: header.running(),
             hardware: header.hardware,
@@ -187,6 +225,8 @@ impl Link {
             kind,
             rx_queues: attributes.u32(attr::NUM_RX_QUEUES).unwrap_or(1),
             tx_queues: attributes.u32(attr::NUM_TX_QUEUES).unwrap_or(1),
+            vlan,
+            master: attributes.u32(attr::MASTER),
             xdp: xdp(attributes.nested(attr::XDP)),
         })
     }
@@ -267,6 +307,28 @@ fn list(netlink: &mut Netlink) -> Result<Vec<Link>, NetlinkError> {
     Ok(links)
 }
 
+/// IPv6's MTU of the interface, an element of its settings.
+pub(crate) fn ipv6_mtu(attributes: Attributes<'_>) -> Option<u32> {
+    let settings = attributes.nested(attr::AF_SPEC).nested(libc::AF_INET6 as u16).get(attr::INET6_CONF)?;
+    let at = attr::INET6_CONF_MTU * size_of::<u32>();
+    let mtu = u32::from_ne_bytes(*settings.get(at..)?.first_chunk()?);
+    (mtu > 0).then_some(mtu)
+}
+
+/// The tag of a VLAN sub-interface and the interface below it.
+fn vlan(attributes: Attributes<'_>, info: Attributes<'_>) -> Option<Vlan> {
+    let data = info.nested(attr::INFO_DATA);
+    let tag = Tag {
+        // Before it could be chosen it was 802.1Q's.
+        protocol: data.be16(attr::VLAN_PROTOCOL).unwrap_or(TPID_CUSTOMER),
+        control: data.u16(attr::VLAN_ID)?,
+    };
+    // An index in another namespace says nothing in this one.
+    let foreign = attributes.get(attr::LINK_NETNSID).is_some();
+    let lower = attributes.u32(attr::LINK).filter(|index| *index != 0 && !foreign);
+    Some(Vlan { tag, lower })
+}
+
 /// The program that sees frames first: the driver's before the generic one; one on the device only if alone.
 fn xdp(attributes: Attributes<'_>) -> Option<XdpProgram> {
     let program = |attribute, mode| {
@@ -315,6 +377,9 @@ mod tests {
     fn a_link_message_is_read() {
         let info = Request::new(0, 0, &[]).string(attr::INFO_KIND, "veth").body;
         let xdp = Request::new(0, 0, &[]).u32(attr::XDP_SKB_PROG_ID, 33).body;
+        let settings: Vec<u8> = [1u32, 64, 1400, 1].iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let ipv6 = Request::new(0, 0, &[]).bytes(attr::INET6_CONF, &settings).body;
+        let families = Request::new(0, 0, &[]).bytes(libc::AF_INET6 as u16, &ipv6).body;
         let read = Link::parse(&message(rt::NEWLINK, 1, 0x1_0043, |request| {
             request
                 .string(attr::IFNAME, "veth0")
@@ -322,8 +387,12 @@ mod tests {
                 .bytes(attr::ADDRESS, &[2, 0, 0, 0, 0, 1])
                 .bytes(attr::LINKINFO, &info)
                 .u32(attr::NUM_RX_QUEUES, 4)
+                // A veth's peer, which is no interface below it.
+                .u32(attr::LINK, 6)
+                .u32(attr::MASTER, 4)
                 .u32(attr::NUM_TX_QUEUES, 8)
                 .bytes(attr::XDP, &xdp)
+                .bytes(attr::AF_SPEC, &families)
                 .bytes(60_000 & 0x3fff, &[1; 40])
         }))
         .unwrap();
@@ -334,6 +403,7 @@ mod tests {
                 name: "veth0".into(),
                 mac: Mac([2, 0, 0, 0, 0, 1]),
                 mtu: 1500,
+                ipv6_mtu: Some(1400),
                 up: true,
                 running: true,
                 hardware: Hardware::Ethernet,
@@ -341,9 +411,32 @@ mod tests {
                 driver: Some("veth".into()),
                 rx_queues: 4,
                 tx_queues: 8,
+                vlan: None,
+                master: Some(4),
                 xdp: Some(XdpProgram { id: 33, name: None, mode: XdpMode::Generic }),
             }
         );
+    }
+
+    #[test]
+    fn a_vlan_tells_its_tag_and_the_interface_below() {
+        let read = |data: Request, more: fn(Request) -> Request| {
+            let info =
+                Request::new(0, 0, &[]).string(attr::INFO_KIND, "vlan").bytes(attr::INFO_DATA, &data.body);
+            let message = message(rt::NEWLINK, 1, 0, |request| {
+                let named = request.string(attr::IFNAME, "eth0.10").u32(attr::LINK, 2);
+                more(named.bytes(attr::LINKINFO, &info.body))
+            });
+            Link::parse(&message).unwrap().vlan
+        };
+        let id = || Request::new(0, 0, &[]).bytes(attr::VLAN_ID, &10u16.to_ne_bytes());
+        let service = id().bytes(attr::VLAN_PROTOCOL, &[0x88, 0xa8]);
+        let tag = |protocol| Tag { protocol, control: 10 };
+        assert_eq!(read(id(), |r| r), Some(Vlan { tag: tag(0x8100), lower: Some(2) }));
+        assert_eq!(read(service, |r| r), Some(Vlan { tag: tag(0x88a8), lower: Some(2) }));
+        let elsewhere = read(id(), |r| r.u32(attr::LINK_NETNSID, 0));
+        assert_eq!(elsewhere, Some(Vlan { tag: tag(0x8100), lower: None }));
+        assert_eq!(read(Request::new(0, 0, &[]), |r| r), None, "no identifier");
     }
 
     #[test]

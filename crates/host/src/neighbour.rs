@@ -1,11 +1,11 @@
-//! The kernel's neighbour table: reading an entry, and making the kernel resolve or verify one.
+//! The kernel's neighbour tables (ARP for IPv4, neighbour discovery for IPv6): reading an entry, and making the kernel resolve or verify one.
 //!
 //! The kernel forgets neighbours that it does not itself talk to, and it never sees what is sent past it. `NTF_USE` tells
-//! it that an entry is in use: an unknown neighbour is then asked for by broadcast, a stale one is verified. That is
+//! it that an entry is in use: an unknown neighbour is then asked for by broadcast or multicast, a stale one is verified. That is
 //! preferred to `NTF_EXT_MANAGED`, with which the kernel would repeat it by itself, because that flag outlives a process
 //! that is killed, while an entry that is merely used ages like any other.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use netlink_packet_core::NLM_F_CREATE;
 use xsend_wire::Mac;
@@ -13,14 +13,13 @@ use xsend_wire::Mac;
 use crate::{
     netlink::{
         Message, Netlink, NetlinkError,
-        attribute::{Attributes, Request},
+        attribute::{Attributes, Request, family_of},
     },
     uapi::{neigh, rt},
 };
 
 /// `struct ndmsg`: family, padding, interface index, state, flags, type.
 const HEADER_LEN: usize = 12;
-const AF_INET: u8 = libc::AF_INET as u8;
 
 /// What the kernel thinks of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +78,10 @@ impl Neighbour {
 }
 
 /// Reads a neighbour message: interface index, address, entry. None for other families and what cannot be read.
-pub(crate) fn parse(message: &Message) -> Option<(u32, Ipv4Addr, Neighbour)> {
+pub(crate) fn parse(message: &Message) -> Option<(u32, IpAddr, Neighbour)> {
     let header: &[u8; HEADER_LEN] = message.body.first_chunk()?;
     let [family, _, _, _, i0, i1, i2, i3, s0, s1, flags, _] = *header;
-    if family != AF_INET || !matches!(message.kind, rt::NEWNEIGH | rt::DELNEIGH) {
+    if !matches!(message.kind, rt::NEWNEIGH | rt::DELNEIGH) {
         return None;
     }
     let attributes = Attributes::after(&message.body, HEADER_LEN);
@@ -92,16 +91,18 @@ pub(crate) fn parse(message: &Message) -> Option<(u32, Ipv4Addr, Neighbour)> {
         ext_flags: attributes.u32(neigh::FLAGS_EXT).unwrap_or(0),
         mac: attributes.mac(neigh::LLADDR),
     };
-    Some((u32::from_ne_bytes([i0, i1, i2, i3]), attributes.ipv4(neigh::DST)?, entry))
+    // What a bridge says about its table has addresses of other kinds.
+    let address = attributes.ip(neigh::DST).filter(|address| family_of(*address) == family)?;
+    Some((u32::from_ne_bytes([i0, i1, i2, i3]), address, entry))
 }
 
 /// The entry of `address` on the interface `index`; none when there is none.
 pub(crate) fn get(
     netlink: &mut Netlink,
     index: u32,
-    address: Ipv4Addr,
+    address: IpAddr,
 ) -> Result<Option<Neighbour>, NetlinkError> {
-    let ask = request(rt::GETNEIGH, 0, index, 0, 0).ipv4(neigh::DST, address);
+    let ask = request(rt::GETNEIGH, 0, index, address, 0, 0);
     match netlink.ask(&ask, "look up the neighbour") {
         Ok(message) => Ok(parse(&message).map(|(_, _, entry)| entry)),
         // No entry, and since some version also no interface.
@@ -117,16 +118,15 @@ pub(crate) fn get(
 pub(crate) fn use_entry(
     netlink: &mut Netlink,
     index: u32,
-    address: Ipv4Addr,
+    address: IpAddr,
     known: Option<&Neighbour>,
 ) -> Result<(), NetlinkError> {
     if known.is_some_and(|entry| entry.standing() == Standing::Certain) {
         return Ok(());
     }
     let create = if known.is_none() { NLM_F_CREATE } else { 0 };
-    let ask = keep_flags(request(rt::NEWNEIGH, create, index, 0, neigh::FLAG_USE | kept(known)), known)
-        .ipv4(neigh::DST, address);
-    netlink.tell(&ask, "make the kernel resolve the neighbour")
+    let ask = request(rt::NEWNEIGH, create, index, address, 0, neigh::FLAG_USE | kept(known));
+    netlink.tell(&keep_flags(ask, known), "make the kernel resolve the neighbour")
 }
 
 /// Makes the kernel verify a known neighbour now, by asking it directly, instead of some seconds after its next use.
@@ -134,20 +134,19 @@ pub(crate) fn use_entry(
 pub(crate) fn verify(
     netlink: &mut Netlink,
     index: u32,
-    address: Ipv4Addr,
+    address: IpAddr,
     known: &Neighbour,
 ) -> Result<(), NetlinkError> {
     // Without a hardware address the kernel keeps the one it has, which may be newer than `known`.
-    let ask =
-        request(rt::NEWNEIGH, 0, index, neigh::STATE_PROBE, kept(Some(known))).ipv4(neigh::DST, address);
+    let ask = request(rt::NEWNEIGH, 0, index, address, neigh::STATE_PROBE, kept(Some(known)));
     netlink.tell(&keep_flags(ask, Some(known)), "make the kernel verify the neighbour")
 }
 
 /// Removes the entry, unless somebody else has come to keep it.
-pub(crate) fn remove(netlink: &mut Netlink, index: u32, address: Ipv4Addr) -> Result<(), NetlinkError> {
+pub(crate) fn remove(netlink: &mut Netlink, index: u32, address: IpAddr) -> Result<(), NetlinkError> {
     match get(netlink, index, address)? {
         Some(entry) if !entry.is_kept_by_others() => {
-            let ask = request(rt::DELNEIGH, 0, index, 0, 0).ipv4(neigh::DST, address);
+            let ask = request(rt::DELNEIGH, 0, index, address, 0, 0);
             netlink.tell(&ask, "remove the neighbour")
         }
         _ => Ok(()),
@@ -166,20 +165,23 @@ fn keep_flags(request: Request, known: Option<&Neighbour>) -> Request {
     }
 }
 
-fn request(kind: u16, netlink_flags: u16, index: u32, state: u16, flags: u8) -> Request {
+fn request(kind: u16, netlink_flags: u16, index: u32, address: IpAddr, state: u16, flags: u8) -> Request {
     let mut header = [0; HEADER_LEN];
-    header[0] = AF_INET;
+    header[0] = family_of(address);
     header[4..8].copy_from_slice(&index.to_ne_bytes());
     header[8..10].copy_from_slice(&state.to_ne_bytes());
     header[10] = flags;
-    Request::new(kind, netlink_flags, &header)
+    Request::new(kind, netlink_flags, &header).ip(neigh::DST, address)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
+    const ADDRESSES: [IpAddr; 2] = [
+        IpAddr::V4(std::net::Ipv4Addr::new(10, 1, 2, 3)),
+        IpAddr::V6(std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 7)),
+    ];
 
     fn entry(state: u16) -> Neighbour {
         Neighbour { state, flags: 0, ext_flags: 0, mac: Some(Mac([2, 0, 0, 0, 0, 1])) }
@@ -187,21 +189,38 @@ mod tests {
 
     #[test]
     fn a_neighbour_message_is_read() {
-        let built = request(rt::NEWNEIGH, 0, 9, neigh::STATE_STALE, neigh::FLAG_ROUTER)
-            .ipv4(neigh::DST, ADDRESS)
-            .bytes(neigh::LLADDR, &[2, 0, 0, 0, 0, 1])
-            .u32(neigh::FLAGS_EXT, neigh::EXT_MANAGED);
-        let message = Message { kind: rt::NEWNEIGH, cause: 0, body: built.body.clone() };
-        let (index, address, read) = parse(&message).unwrap();
-        assert_eq!((index, address), (9, ADDRESS));
-        assert_eq!(read.mac(), Some(Mac([2, 0, 0, 0, 0, 1])));
-        assert_eq!(read.standing(), Standing::Doubtful);
-        assert!(read.is_kept_by_others(), "managed");
-        assert_eq!(parse(&Message { kind: rt::NEWLINK, cause: 0, body: built.body.clone() }), None);
-        let mut other_family = built.body;
-        other_family[0] = 10;
-        assert_eq!(parse(&Message { kind: rt::NEWNEIGH, cause: 0, body: other_family }), None);
-        assert_eq!(parse(&Message { kind: rt::NEWNEIGH, cause: 0, body: vec![AF_INET; 11] }), None);
+        for expected in ADDRESSES {
+            let built = request(rt::NEWNEIGH, 0, 9, expected, neigh::STATE_STALE, neigh::FLAG_ROUTER)
+                .bytes(neigh::LLADDR, &[2, 0, 0, 0, 0, 1])
+                .u32(neigh::FLAGS_EXT, neigh::EXT_MANAGED);
+            let message = Message { kind: rt::NEWNEIGH, cause: 0, body: built.body.clone() };
+            let (index, address, read) = parse(&message).unwrap();
+            assert_eq!((index, address), (9, expected));
+            assert_eq!(read.mac(), Some(Mac([2, 0, 0, 0, 0, 1])));
+            assert_eq!(read.standing(), Standing::Doubtful);
+            assert!(read.is_kept_by_others(), "managed");
+            assert_eq!(parse(&Message { kind: rt::NEWLINK, cause: 0, body: built.body.clone() }), None);
+            let mut other_family = built.body;
+            other_family[0] = libc::AF_BRIDGE as u8;
+            assert_eq!(parse(&Message { kind: rt::NEWNEIGH, cause: 0, body: other_family }), None);
+        }
+        assert_eq!(parse(&Message { kind: rt::NEWNEIGH, cause: 0, body: vec![2; 11] }), None);
+    }
+
+    #[test]
+    fn a_neighbour_message_of_bytes_is_read() {
+        // As the kernel sent it: AF_INET6, interface 3, REACHABLE, router; fe80::1 at 52:54:00:12:34:56.
+        let body = vec![
+            10, 0, 0, 0, 3, 0, 0, 0, 0x02, 0, 0x80, 1, // struct ndmsg
+            20, 0, 1, 0, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, // NDA_DST
+            10, 0, 2, 0, 0x52, 0x54, 0, 0x12, 0x34, 0x56, 0, 0, // NDA_LLADDR, padded
+        ];
+        let (index, address, read) = parse(&Message { kind: rt::NEWNEIGH, cause: 0, body }).unwrap();
+        assert_eq!((index, address), (3, "fe80::1".parse().unwrap()));
+        assert_eq!(
+            (read.mac(), read.standing()),
+            (Some(Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56])), Standing::Certain)
+        );
     }
 
     #[test]

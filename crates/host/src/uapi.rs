@@ -5,7 +5,11 @@ pub mod rt {
     pub const NEWLINK: u16 = 16;
     pub const DELLINK: u16 = 17;
     pub const GETLINK: u16 = 18;
+    pub const NEWADDR: u16 = 20;
+    pub const DELADDR: u16 = 21;
     pub const GETADDR: u16 = 22;
+    pub const NEWROUTE: u16 = 24;
+    pub const DELROUTE: u16 = 25;
     pub const GETROUTE: u16 = 26;
     pub const NEWNEIGH: u16 = 28;
     pub const DELNEIGH: u16 = 29;
@@ -13,6 +17,10 @@ pub mod rt {
 
     pub const GROUP_LINK: u32 = 1;
     pub const GROUP_NEIGH: u32 = 3;
+    pub const GROUP_IPV4_ADDRESS: u32 = 5;
+    pub const GROUP_IPV4_ROUTE: u32 = 7;
+    pub const GROUP_IPV6_ADDRESS: u32 = 9;
+    pub const GROUP_IPV6_ROUTE: u32 = 11;
 
     pub const EXT_FILTER_SKIP_STATS: u32 = 1 << 3;
 
@@ -42,15 +50,27 @@ pub mod link {
     pub const ADDRESS: u16 = 1;
     pub const IFNAME: u16 = 3;
     pub const MTU: u16 = 4;
+    pub const LINK: u16 = 5;
+    pub const MASTER: u16 = 10;
     pub const LINKINFO: u16 = 18;
+    pub const AF_SPEC: u16 = 26;
     pub const EXT_MASK: u16 = 29;
     pub const NUM_TX_QUEUES: u16 = 31;
     pub const NUM_RX_QUEUES: u16 = 32;
+    pub const LINK_NETNSID: u16 = 37;
     pub const XDP: u16 = 43;
     pub const PARENT_DEV_NAME: u16 = 56;
     pub const PARENT_DEV_BUS_NAME: u16 = 57;
 
     pub const INFO_KIND: u16 = 1;
+    pub const INFO_DATA: u16 = 2;
+
+    pub const INET6_CONF: u16 = 2;
+    /// DEVCONF_MTU6 of <linux/ipv6.h>: which of the settings, of four bytes each.
+    pub const INET6_CONF_MTU: usize = 2;
+
+    pub const VLAN_ID: u16 = 1;
+    pub const VLAN_PROTOCOL: u16 = 5;
 
     pub const XDP_DRV_PROG_ID: u16 = 5;
     pub const XDP_SKB_PROG_ID: u16 = 6;

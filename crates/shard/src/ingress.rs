@@ -4,6 +4,7 @@ use core::net::SocketAddr;
 
 use xsend_tcp::{Chunk, Instant, Unreachable};
 use xsend_wire::checksum::Sum;
+use xsend_wire::ethernet::Tags;
 use xsend_wire::icmp::{ErrorKind, IcmpError, Reason};
 use xsend_wire::{ChecksumPolicy, ChecksumState, Packet};
 use xsend_xsk::Received;
@@ -43,14 +44,14 @@ impl<D: Device> Shard<D> {
         };
         let parsed = xsend_wire::parse(self.port.umem.received(&frame, offset, len), policy);
         match parsed {
-            Ok(Packet::Tcp { ip, header, payload_offset, payload, checksum, .. }) => {
+            Ok(Packet::Tcp { tags, ip, header, payload_offset, payload, checksum, .. }) => {
                 self.port.stats.rx_partial_checksums += u64::from(checksum == ChecksumState::Partial);
                 let ends = Ends {
                     local: SocketAddr::new(ip.destination(), header.destination),
                     remote: SocketAddr::new(ip.source(), header.source),
                 };
                 let (at, len) = (offset + payload_offset as u32, payload.len() as u32);
-                return self.segment(place, ends, &header, frame, at, len, now);
+                return self.segment(place, ends, &tags, &header, frame, at, len, now);
             }
             Ok(Packet::Icmp(error)) => self.unreachable(&error, now),
             Ok(Packet::Other) => self.port.stats.rx_stray += 1,
@@ -64,6 +65,7 @@ impl<D: Device> Shard<D> {
         &mut self,
         place: usize,
         ends: Ends,
+        tags: &Tags,
         header: &xsend_wire::tcp::Header,
         frame: xsend_xsk::Frame,
         offset: u32,
@@ -78,6 +80,12 @@ impl<D: Device> Shard<D> {
             port.give_back(frame);
             return;
         };
+        // The same addresses on another VLAN are somebody else's. A device may have taken the tags off.
+        if !tags.as_slice().is_empty() && !tags.same_vlans(&flow.headers.tags) {
+            port.stats.rx_stray += 1;
+            port.give_back(frame);
+            return;
+        }
         if matches!(flow.holder, Holder::Opening(_)) {
             flow.place = place;
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xsend_host::{Device, Hardware, Link};
+use xsend_host::{Device, Hardware, Link, Underlay};
 use xsend_shard::{AfXdp, Config, Handle, Parts, Shard, Tap};
 use xsend_steer::{AttachMode, Steer};
 use xsend_xsk::{Facts, Mode, Queues, SocketConfig};
@@ -16,7 +16,7 @@ use crate::drive::{Inline, Launched, Turner};
 use crate::error::LaunchError;
 use crate::sender::{Common, Sender};
 
-/// Ethernet header and one VLAN tag, IPv4 and TCP without options.
+/// Ethernet header without tags; IPv4 and TCP without options.
 const LINK_HEADER: u32 = 14;
 const IP_TCP_HEADERS: u32 = 40;
 /// The smallest MSS that any IPv4 host must take (RFC 9293 3.7.1).
@@ -225,13 +225,14 @@ impl Builder {
         if link.hardware != Hardware::Ethernet {
             return Err(LaunchError::NotEthernet { interface: link.name });
         }
-        let (receiving, queues) = self.choose_queues(&link)?;
-        let shape = self.shape(&link, queues.len() as u32)?;
+        let Underlay { device: below, tags } = Underlay::of(&link).map_err(LaunchError::Underlay)?;
+        let (receiving, queues) = self.choose_queues(&below)?;
+        let shape = self.shape(&link, queues.len() as u32, tags.wire_len() as u32)?;
         let secret = secret().map_err(LaunchError::Randomness)?;
         // Before the socket: some drivers reset when a program is attached, and some transmit only with one.
-        let steer = Steer::attach(&link.name, self.attach, receiving).map_err(LaunchError::Attach)?;
+        let steer = Steer::attach(&below.name, self.attach, receiving).map_err(LaunchError::Attach)?;
         let config = SocketConfig {
-            interface: link.name.clone(),
+            interface: below.name.clone(),
             frames: shape.frames,
             chunk_bytes: shape.chunk_bytes,
             fill_ring: shape.fill_ring,
@@ -253,7 +254,7 @@ impl Builder {
         let (shard, handle) =
             Shard::new(Parts { device, umem, frames, config: shape.shard.clone(), secret, wake, tap });
         let settings = self.settings(&link, &queues, &facts, &shape);
-        Ok((shard, self.common(handle, steer, link, shape, settings)))
+        Ok((shard, self.common(handle, steer, link, below, shape, settings)))
     }
 
     /// How many queues receive, and which of them to own.
@@ -279,6 +280,7 @@ impl Builder {
         handle: Handle,
         steer: Steer,
         link: Link,
+        device: Link,
         shape: Shape,
         settings: Vec<(&'static str, String)>,
     ) -> Common {
@@ -292,12 +294,22 @@ impl Builder {
             max_out_of_order_chunks: shape.shard.receive_frames / 2,
             ..defaults
         };
-        Common { handle, steer: Arc::new(steer), link, engine, clock: Clock::start(), settings }
+        let packet_room = shape.packet_room;
+        Common {
+            handle,
+            steer: Arc::new(steer),
+            link,
+            device,
+            packet_room,
+            engine,
+            clock: Clock::start(),
+            settings,
+        }
     }
 
     /// What follows from the interface's MTU and the settings.
-    fn shape(&self, link: &Link, queues: u32) -> Result<Shape, LaunchError> {
-        let room = |chunk: u32| chunk - xsend_xsk::PACKET_OFFSET - LINK_HEADER;
+    fn shape(&self, link: &Link, queues: u32, tags: u32) -> Result<Shape, LaunchError> {
+        let room = |chunk: u32| chunk - xsend_xsk::PACKET_OFFSET - LINK_HEADER - tags;
         let asked = self.mss.map_or(link.mtu, |mss| mss.saturating_add(IP_TCP_HEADERS));
         let packet = asked.min(link.mtu);
         // The smallest chunk that holds a whole packet; a packet larger than any is cut to size by a smaller MSS.
@@ -373,7 +385,14 @@ impl Builder {
             accept_partial_checksums: link.kind.is_some() || link.driver.as_deref() == Some("virtio_net"),
             ..defaults
         };
-        Ok(Shape { mss: mss as u16, chunk_bytes, frames: apart + lendable, fill_ring, shard })
+        Ok(Shape {
+            mss: mss as u16,
+            chunk_bytes,
+            frames: apart + lendable,
+            fill_ring,
+            packet_room: room(chunk_bytes),
+            shard,
+        })
     }
 
     fn settings(
@@ -416,6 +435,7 @@ struct Shape {
     chunk_bytes: u32,
     frames: u32,
     fill_ring: u32,
+    packet_room: u32,
     shard: Config,
 }
 

@@ -18,6 +18,8 @@ pub enum LaunchError {
         /// Its name.
         interface: String,
     },
+    /// The interface stands above others in a way that frames cannot follow.
+    Underlay(xsend_host::UnderlayError),
     /// The MTU needs larger chunks than this version uses.
     MtuTooLarge {
         /// The interface.
@@ -62,6 +64,7 @@ impl fmt::Display for LaunchError {
             Self::NotEthernet { interface } => {
                 write!(f, "{interface} carries no Ethernet frames: use a physical interface or a veth")
             }
+            Self::Underlay(error) => error.fmt(f),
             Self::MtuTooLarge { interface, mtu, most } => write!(
                 f,
                 "{interface} has an MTU of {mtu}, and a segment must fit one frame of at most {most} bytes: ask for a smaller MSS, \
@@ -91,8 +94,20 @@ impl std::error::Error for LaunchError {}
 /// Why a connection could not be opened.
 #[derive(Debug)]
 pub enum ConnectError {
-    /// The peer's address is of a kind that this version does not speak.
-    NotIpv4(SocketAddr),
+    /// The source address is of another family than the peer's.
+    MixedFamilies {
+        /// Ours.
+        local: SocketAddr,
+        /// The peer's.
+        remote: SocketAddr,
+    },
+    /// The way to the peer leads through an interface that this sender does not own.
+    OtherInterface {
+        /// The peer.
+        remote: SocketAddr,
+        /// The interface.
+        through: String,
+    },
     /// There is no way to the peer, or its next hop does not answer.
     Path(xsend_host::ResolveError),
     /// The local port could not be reserved.
@@ -126,8 +141,11 @@ pub enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotIpv4(remote) => {
-                write!(f, "{remote} is an IPv6 address, which this version does not support: use IPv4")
+            Self::MixedFamilies { local, remote } => {
+                write!(f, "cannot reach {remote} from {local}: one is an IPv4 and the other an IPv6 address")
+            }
+            Self::OtherInterface { remote, through } => {
+                write!(f, "the way to {remote} leads through {through}: open a sender on that interface")
             }
             Self::Path(error) => error.fmt(f),
             Self::Port(error) => error.fmt(f),

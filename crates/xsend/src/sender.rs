@@ -1,12 +1,13 @@
 //! A sender: one interface's queue, and the way to connections through it.
 
 use std::collections::HashSet;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use xsend_host::{Link, NeighbourWatch, Path, PortReservation, Query, resolve};
+use xsend_host::{Link, Path, PathWatch, PortReservation, Query, resolve};
 use xsend_shard::{Change, Command, Connect, Ends, Handle, Housekeeper, Stats};
 use xsend_signal::answer::{self, NoAnswer};
 use xsend_signal::desk::Refused;
@@ -23,6 +24,11 @@ use crate::stream::Stream;
 /// The most next hops that are watched for a change of address.
 const MOST_WATCHED: usize = 256;
 
+/// Bytes of a TCP header without options.
+const TCP_HEADER: usize = 20;
+/// The smallest segment that a path of IPv6 forces: its least MTU less the headers (RFC 8200 5).
+const IPV6_SMALLEST_MSS: u16 = 1220;
+
 /// How often a connect asks whether it is still wanted.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
@@ -31,6 +37,10 @@ pub(crate) struct Common {
     pub(crate) handle: Handle,
     pub(crate) steer: Arc<Steer>,
     pub(crate) link: Link,
+    /// What carries the frames: the interface itself, or what is below a VLAN.
+    pub(crate) device: Link,
+    /// The longest IP packet that fits a frame, in bytes.
+    pub(crate) packet_room: u32,
     pub(crate) engine: xsend_tcp::Config,
     pub(crate) clock: Clock,
     pub(crate) settings: Vec<(&'static str, String)>,
@@ -42,7 +52,7 @@ pub struct ConnectOptions {
     /// How long to wait for the next hop, and then for the peer. Default 10 s.
     pub timeout: Duration,
     /// Send from this address of the host. Default: what the route says.
-    pub source: Option<Ipv4Addr>,
+    pub source: Option<IpAddr>,
     /// Send from this port. Default: a free one.
     pub source_port: Option<u16>,
     /// Send small segments at once, even while others are unacknowledged (no Nagle algorithm).
@@ -61,7 +71,7 @@ impl Default for ConnectOptions {
 pub struct Sender<D: Drive> {
     drive: D,
     common: Common,
-    watched: Mutex<HashSet<Ipv4Addr>>,
+    watched: Mutex<HashSet<IpAddr>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -108,39 +118,47 @@ impl<D: Drive> Sender<D> {
         options: &ConnectOptions,
         mut cancelled: impl FnMut() -> bool,
     ) -> Result<Stream<D>, ConnectError> {
-        let SocketAddr::V4(remote) = remote else { return Err(ConnectError::NotIpv4(remote)) };
         let started = Instant::now();
+        let zone = scope(&remote);
         let path = resolve(&Query {
-            destination: *remote.ip(),
-            interface: Some(&self.common.link.name),
+            interface: Some(zone.as_deref().unwrap_or(&self.common.link.name)),
             source: options.source,
             timeout: options.timeout,
+            ..Query::to(remote.ip())
         })
         .map_err(ConnectError::Path)?;
+        if path.device.index != self.common.device.index {
+            return Err(ConnectError::OtherInterface { remote, through: path.device.name });
+        }
         self.watch(&path)?;
-        let port = PortReservation::reserve(path.source, options.source_port).map_err(ConnectError::Port)?;
-        let local = port.address();
-        let lease = Lease::take(&self.common.steer, port, remote)?;
+        let port = PortReservation::reserve(path.local(options.source_port.unwrap_or(0)))
+            .map_err(ConnectError::Port)?;
+        // As they are read from the wire, where addresses have no scope.
+        let bare = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
+        let ends = Ends { local: bare(port.address()), remote: bare(remote) };
+        let Ok(ip) = IpPair::new(ends.local.ip(), ends.remote.ip()) else {
+            return Err(ConnectError::MixedFamilies { local: ends.local, remote });
+        };
+        let lease = Lease::take(&self.common.steer, port, ends, &path.tags)?;
         let (answer, mut pending) = answer::slot();
         let connect = Connect {
-            ends: Ends { local: local.into(), remote: remote.into() },
+            ends,
             headers: TemplateSpec {
                 source_mac: path.link.mac,
                 destination_mac: path.next_hop_mac,
-                tags: Tags::NONE,
-                ip: IpPair::V4 { source: *local.ip(), destination: *remote.ip() },
-                source_port: local.port(),
-                destination_port: remote.port(),
+                tags: path.tags,
+                ip,
+                source_port: ends.local.port(),
+                destination_port: ends.remote.port(),
                 timestamps: false,
                 traffic_class: 0,
-                flow_label: 0,
+                flow_label: flow_label(),
             },
-            config: self.engine(&path, options),
+            config: self.engine(&path, &ip, options),
             lease: Box::new(lease),
             answer,
         };
         self.call(Command::Connect(Box::new(connect)))?;
-        let remote = SocketAddr::V4(remote);
         let deadline = started + options.timeout;
         loop {
             if cancelled() {
@@ -162,12 +180,17 @@ impl<D: Drive> Sender<D> {
         }
     }
 
-    fn engine(&self, path: &Path, options: &ConnectOptions) -> xsend_tcp::Config {
+    fn engine(&self, path: &Path, ip: &IpPair, options: &ConnectOptions) -> xsend_tcp::Config {
         let mut engine = self.common.engine.clone();
         engine.nodelay = options.nodelay;
         // The route, or a path MTU that the kernel has learnt, may be narrower than the interface.
-        let by_route = path.mtu.saturating_sub(40).min(u32::from(u16::MAX)) as u16;
-        engine.mss = engine.mss.min(by_route);
+        let headers = ip.header_len() + TCP_HEADER;
+        let by_route = path.mtu.saturating_sub(headers as u32).min(u32::from(u16::MAX)) as u16;
+        let by_frame = self.common.packet_room.saturating_sub(headers as u32).min(u32::from(u16::MAX)) as u16;
+        engine.mss = engine.mss.min(by_route).min(by_frame);
+        if matches!(ip, IpPair::V6 { .. }) {
+            engine.min_mss = IPV6_SMALLEST_MSS;
+        }
         engine
     }
 
@@ -177,7 +200,7 @@ impl<D: Drive> Sender<D> {
         if watched.len() >= MOST_WATCHED || !watched.insert(path.next_hop) {
             return Ok(());
         }
-        let watch = NeighbourWatch::new(path).map_err(ConnectError::Watch)?;
+        let watch = PathWatch::new(path).map_err(ConnectError::Watch)?;
         self.call(Command::Watch(Box::new(Watched { mac: path.next_hop_mac, watch: Some(watch) })))
     }
 
@@ -251,6 +274,19 @@ impl<D: Drive> Drop for Sender<D> {
     }
 }
 
+/// The zone of a scoped address, for the kernel: an interface's index in digits.
+fn scope(remote: &SocketAddr) -> Option<String> {
+    match remote {
+        SocketAddr::V6(remote) if remote.scope_id() != 0 => Some(remote.scope_id().to_string()),
+        _ => None,
+    }
+}
+
+/// Twenty random bits (RFC 6437 3): routers spread flows by them.
+fn flow_label() -> u32 {
+    (RandomState::new().build_hasher().finish() & 0xf_ffff) as u32
+}
+
 /// What a flow holds for as long as it lives.
 struct Lease {
     /// Before the port: while the port is somebody else's, nothing of the flow may come here.
@@ -259,8 +295,17 @@ struct Lease {
 }
 
 impl Lease {
-    fn take(steer: &Arc<Steer>, port: PortReservation, remote: SocketAddrV4) -> Result<Self, ConnectError> {
-        let flow = Flow { local: port.address().into(), remote: remote.into(), vlans: Vlans::NONE };
+    fn take(
+        steer: &Arc<Steer>,
+        port: PortReservation,
+        ends: Ends,
+        tags: &Tags,
+    ) -> Result<Self, ConnectError> {
+        let Ends { local, remote } = ends;
+        let identifiers: Vec<_> = tags.as_slice().iter().map(|tag| tag.vlan()).collect();
+        // Priority tags name no VLAN; the kernel makes none of them.
+        let vlans = Vlans::tagged(&identifiers).unwrap_or(Vlans::NONE);
+        let flow = Flow { local, remote, vlans };
         // Before the SYN: the kernel would answer the SYN-ACK of a connection it does not know with RST.
         let flow = FlowLease::take(steer, flow).map_err(ConnectError::Steering)?;
         Ok(Self { _flow: flow, _port: port })
@@ -271,7 +316,7 @@ impl Lease {
 struct Watched {
     mac: Mac,
     /// None once the kernel can no longer be asked: the last known address then stays.
-    watch: Option<NeighbourWatch>,
+    watch: Option<PathWatch>,
 }
 
 impl Housekeeper for Watched {

@@ -1,16 +1,16 @@
 //! What can be read about an interface and a destination without touching either.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use xsend_host::{Device, Link, NeighbourWatch, Path, PortReservation, Privileges, Query};
+use xsend_host::{Device, Link, Path, PathWatch, PortReservation, Privileges, Query};
 
 /// What the kernel said, or why it did not.
 pub(super) struct Facts {
     /// The interface looked at: the one named, or the one of the route.
     pub(super) interface: Option<String>,
     /// Where one wants to send.
-    pub(super) destination: Option<Ipv4Addr>,
+    pub(super) destination: Option<IpAddr>,
     /// The port there, if one was named.
     pub(super) port: Option<u16>,
     /// `6.18.44-amd64`.
@@ -31,7 +31,7 @@ pub(super) struct Facts {
 
 impl Facts {
     /// Asks the kernel.
-    pub(super) fn gather(named: Option<&str>, destination: Option<Ipv4Addr>, port: Option<u16>) -> Self {
+    pub(super) fn gather(named: Option<&str>, destination: Option<IpAddr>, port: Option<u16>) -> Self {
         let path = destination.map(|destination| way(named, destination));
         let interface = named.map(str::to_owned).or_else(|| match &path {
             Some(Ok(path)) => Some(path.link.name.clone()),
@@ -44,7 +44,7 @@ impl Facts {
         };
         let source = match &path {
             Some(Ok(path)) => path.source,
-            _ => Ipv4Addr::UNSPECIFIED,
+            _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         };
         Self {
             interface,
@@ -55,7 +55,7 @@ impl Facts {
             link,
             device,
             path,
-            local_port: PortReservation::reserve(source, None)
+            local_port: PortReservation::reserve(SocketAddr::new(source, 0))
                 .map(|reserved| reserved.port())
                 .map_err(|error| error.to_string()),
             port_range: line_of("/proc/sys/net/ipv4/ip_local_port_range").as_deref().and_then(range),
@@ -64,11 +64,11 @@ impl Facts {
 }
 
 /// Resolves the next hop, and takes back what the kernel noted for it.
-fn way(interface: Option<&str>, destination: Ipv4Addr) -> Result<Path, String> {
+fn way(interface: Option<&str>, destination: IpAddr) -> Result<Path, String> {
     let query = Query { interface, ..Query::to(destination) };
     let path = xsend_host::resolve(&query).map_err(|error| error.to_string())?;
     // A watch removes the neighbour entry that the question made, once it is dropped.
-    drop(NeighbourWatch::new(&path));
+    drop(PathWatch::new(&path));
     Ok(path)
 }
 

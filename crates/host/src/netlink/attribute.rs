@@ -3,7 +3,7 @@
 //! A reader asks for the attributes that it needs and ignores the rest, so that what a newer kernel adds, or lengthens,
 //! is never an error.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NlaBuffer, NlasIterator};
 use xsend_wire::Mac;
@@ -51,9 +51,14 @@ impl<'a> Attributes<'a> {
         self.u64(kind).or_else(|| self.u32(kind).map(u64::from))
     }
 
-    pub(crate) fn ipv4(self, kind: u16) -> Option<Ipv4Addr> {
-        let bytes: [u8; 4] = self.get(kind)?.try_into().ok()?;
-        Some(Ipv4Addr::from(bytes))
+    /// A number in the network's byte order.
+    pub(crate) fn be16(self, kind: u16) -> Option<u16> {
+        Some(u16::from_be_bytes(*self.get(kind)?.first_chunk()?))
+    }
+
+    /// An address, whose length tells its family.
+    pub(crate) fn ip(self, kind: u16) -> Option<IpAddr> {
+        address(self.get(kind)?)
     }
 
     /// A hardware address of six bytes; one of another length is none.
@@ -102,8 +107,11 @@ impl Request {
         self.bytes(kind, &value.to_ne_bytes())
     }
 
-    pub(crate) fn ipv4(self, kind: u16, value: Ipv4Addr) -> Self {
-        self.bytes(kind, &value.octets())
+    pub(crate) fn ip(self, kind: u16, value: IpAddr) -> Self {
+        match value {
+            IpAddr::V4(value) => self.bytes(kind, &value.octets()),
+            IpAddr::V6(value) => self.bytes(kind, &value.octets()),
+        }
     }
 
     pub(crate) fn string(self, kind: u16, value: &str) -> Self {
@@ -117,6 +125,21 @@ impl Request {
         let mut nest = Vec::new();
         append(&mut nest, inner, value.to_ne_bytes().to_vec());
         self.bytes(outer | NLA_F_NESTED, &nest)
+    }
+}
+
+/// Reads an address of four bytes or of sixteen.
+pub(crate) fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?));
+    let v6 = || Some(IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?));
+    v4().or_else(v6)
+}
+
+/// AF_INET or AF_INET6, as the headers of messages have it.
+pub(crate) fn family_of(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => libc::AF_INET as u8,
+        IpAddr::V6(_) => libc::AF_INET6 as u8,
     }
 }
 
@@ -137,14 +160,16 @@ mod tests {
         let request = Request::new(18, 0, &[9; 16])
             .string(3, "veth0")
             .u32(4, 9000)
-            .ipv4(1, Ipv4Addr::new(10, 1, 2, 3))
+            .ip(1, IpAddr::from([10, 1, 2, 3]))
+            .ip(2, IpAddr::from([7; 16]))
             .bytes(7, &[2, 0, 0, 0, 0, 7])
             .nested_u32(40, 2, 77);
         assert_eq!(request.body.len() % 4, 0, "attributes are padded to four bytes");
         let attributes = Attributes::after(&request.body, 16);
         assert_eq!(attributes.string(3).as_deref(), Some("veth0"));
         assert_eq!(attributes.u32(4), Some(9000));
-        assert_eq!(attributes.ipv4(1), Some(Ipv4Addr::new(10, 1, 2, 3)));
+        assert_eq!(attributes.ip(1), Some(IpAddr::from([10, 1, 2, 3])));
+        assert_eq!(attributes.ip(2), Some(IpAddr::from([7; 16])));
         assert_eq!(attributes.mac(7), Some(Mac([2, 0, 0, 0, 0, 7])));
         assert_eq!(attributes.nested(40).u32(2), Some(77), "the nested flag is not part of the number");
         assert_eq!(attributes.get(99), None);
@@ -158,7 +183,8 @@ mod tests {
         assert_eq!(attributes.u32(1), None);
         assert_eq!(attributes.u64(1), None);
         assert_eq!(attributes.u16(1), Some(u16::from_ne_bytes([1, 2])));
-        assert_eq!(attributes.ipv4(2), None);
+        assert_eq!(attributes.be16(1), Some(0x0102));
+        assert_eq!(attributes.ip(2), None);
         assert_eq!(attributes.mac(2), None);
     }
 

@@ -1,10 +1,17 @@
 //! Links, devices and ports of a real kernel.
 
-use std::{fs, net::TcpListener, path::PathBuf};
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+};
 
-use xsend_host::{Device, Hardware, Link, LinkError, PortError, PortReservation, XdpMode, links};
+use xsend_host::{
+    Device, Hardware, Link, LinkError, PortError, PortReservation, Query, Underlay, UnderlayError, XdpMode,
+    links, resolve,
+};
 
-use crate::lab::{Lab, NEAR, NEAR_IF, NEAR_MAC, run, skip};
+use crate::lab::{FAR_LOCAL, Lab, NEAR, NEAR_IF, NEAR_LOCAL, NEAR_MAC, NEAR6, run, skip};
 
 #[test]
 fn links_are_those_of_the_threads_namespace() {
@@ -122,12 +129,60 @@ fn ports_are_those_of_the_threads_namespace_and_run_out() {
     let Some(lab) = Lab::build() else { return };
     lab.inside(|| {
         fs::write("/proc/sys/net/ipv4/ip_local_port_range", "45001 45001").unwrap();
-        let only = PortReservation::reserve(NEAR, None).unwrap();
-        assert_eq!((only.port(), *only.address().ip()), (45001, NEAR));
-        let error = PortReservation::reserve(NEAR, None).unwrap_err();
+        let any = SocketAddr::new(NEAR, 0);
+        let only = PortReservation::reserve(any).unwrap();
+        assert_eq!((only.port(), only.address().ip()), (45001, NEAR));
+        let error = PortReservation::reserve(any).unwrap_err();
         assert!(matches!(error, PortError::NoneFree { source } if source == NEAR), "{error}");
         assert!(TcpListener::bind((NEAR, 45001)).is_err(), "nor can it be bound by name");
         drop(only);
         TcpListener::bind((NEAR, 45001)).unwrap();
+        // The families' ports are different ones.
+        let both = [NEAR, NEAR6].map(|source| PortReservation::reserve(SocketAddr::new(source, 45001)));
+        assert!(both.iter().all(Result::is_ok), "{both:?}");
+    });
+}
+
+#[test]
+fn a_port_of_a_link_local_address_is_reserved_with_its_interface() {
+    let Some(lab) = Lab::build() else { return };
+    lab.inside(|| {
+        let path = resolve(&Query { interface: Some(NEAR_IF), ..Query::to(FAR_LOCAL) }).unwrap();
+        let reserved = PortReservation::reserve(path.local(0)).unwrap();
+        assert_eq!(reserved.address().ip(), NEAR_LOCAL);
+        let taken = TcpListener::bind(reserved.address()).unwrap_err();
+        assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+    });
+}
+
+#[test]
+fn what_only_the_kernel_can_send_through_is_refused_by_name() {
+    let Some(lab) = Lab::build() else { return };
+    lab.near("link add br0 type bridge");
+    lab.near(&format!("link add mv0 link {NEAR_IF} type macvlan"));
+    lab.inside(|| {
+        for (name, expected) in [("br0", "bridge"), ("mv0", "macvlan")] {
+            match Underlay::of(&Link::by_name(name).unwrap()).unwrap_err() {
+                UnderlayError::Upper { interface, kind } => {
+                    assert_eq!((interface.as_str(), kind.as_str()), (name, expected));
+                }
+                other => panic!("{other}"),
+            }
+        }
+        let link = Link::by_name(NEAR_IF).unwrap();
+        let Underlay { device, tags } = Underlay::of(&link).unwrap();
+        assert_eq!((device, tags.as_slice()), (link, &[][..]), "a veth's peer is not below it");
+    });
+}
+
+#[test]
+fn a_port_of_a_bridge_names_its_master() {
+    let Some(lab) = Lab::build() else { return };
+    lab.near("link add br0 type bridge");
+    lab.near(&format!("link set {NEAR_IF} master br0"));
+    lab.inside(|| {
+        let bridge = Link::by_name("br0").unwrap();
+        assert_eq!(Link::by_name(NEAR_IF).unwrap().master, Some(bridge.index));
+        assert_eq!(bridge.master, None);
     });
 }

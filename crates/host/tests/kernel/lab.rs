@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write},
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     panic,
     process::{Command, id},
     sync::Mutex,
@@ -14,11 +14,15 @@ use nix::sched::{CloneFlags, setns};
 use xsend_host::Privileges;
 use xsend_wire::Mac;
 
-/// The near end's address and interface.
-pub const NEAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// The near end's addresses and interface.
+pub const NEAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
+pub const NEAR6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1));
+pub const NEAR_LOCAL: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
 pub const NEAR_IF: &str = "near0";
-/// The far end's address and interface.
-pub const FAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// The far end's addresses and interface.
+pub const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+pub const FAR6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2));
+pub const FAR_LOCAL: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2));
 pub const FAR_IF: &str = "far0";
 pub const FAR_MAC: Mac = Mac([2, 0x77, 0, 0, 0, 2]);
 pub const NEAR_MAC: Mac = Mac([2, 0x77, 0, 0, 0, 1]);
@@ -51,10 +55,17 @@ impl Lab {
              peer name {FAR_IF} address {FAR_MAC} netns {}",
             lab.far
         ));
+        // No IPv6 addresses of the kernel's own making, which would be tentative for a while.
+        lab.near(&format!("link set {NEAR_IF} addrgenmode none"));
+        lab.far(&format!("link set {FAR_IF} addrgenmode none"));
         lab.near(&format!("addr add {NEAR}/24 brd + dev {NEAR_IF}"));
         lab.far(&format!("addr add {FAR}/24 dev {FAR_IF}"));
         lab.near(&format!("link set {NEAR_IF} up"));
         lab.far(&format!("link set {FAR_IF} up"));
+        for address in [NEAR6, NEAR_LOCAL] {
+            lab.near(&format!("addr add {address}/64 dev {NEAR_IF} nodad"));
+        }
+        lab.far_ipv6();
         Some(lab)
     }
 
@@ -66,6 +77,13 @@ impl Lab {
     /// Runs `ip` in the far namespace.
     pub fn far(&self, arguments: &str) -> String {
         ip(&format!("-n {} {arguments}", self.far))
+    }
+
+    /// Gives the far end its IPv6 addresses.
+    pub fn far_ipv6(&self) {
+        for address in [FAR6, FAR_LOCAL] {
+            self.far(&format!("addr add {address}/64 dev {FAR_IF} nodad"));
+        }
     }
 
     /// Runs `body` on a thread of the near namespace.
@@ -80,20 +98,27 @@ impl Lab {
 
     /// The near namespace's entry for the far end as `ip neigh` shows it; empty when there is none.
     pub fn neighbour(&self) -> String {
-        self.near(&format!("neigh show {FAR} nud all"))
+        self.neighbour_at(FAR)
+    }
+
+    /// The near namespace's entry for `address`.
+    pub fn neighbour_at(&self, address: IpAddr) -> String {
+        self.near(&format!("neigh show {address} nud all"))
     }
 
     /// Makes the near end's neighbour timers fast, so that a silent neighbour is given up on soon.
     pub fn hasten(&self) {
         self.inside(|| {
-            let set = |name: &str, value: &str| {
-                let file = format!("/proc/sys/net/ipv4/neigh/{NEAR_IF}/{name}");
+            let set = |family: &str, name: &str, value: &str| {
+                let file = format!("/proc/sys/net/{family}/neigh/{NEAR_IF}/{name}");
                 std::fs::write(&file, value).unwrap_or_else(|error| panic!("{file}: {error}"));
             };
-            set("retrans_time_ms", "20");
-            set("base_reachable_time_ms", "50");
-            set("delay_first_probe_time", "0");
-            set("locktime", "0");
+            for family in ["ipv4", "ipv6"] {
+                set(family, "retrans_time_ms", "20");
+                set(family, "base_reachable_time_ms", "50");
+                set(family, "delay_first_probe_time", "0");
+            }
+            set("ipv4", "locktime", "0");
         });
     }
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod facts;
+mod ipv6;
 mod lab;
 mod path;
+mod vlan;
 mod watch;

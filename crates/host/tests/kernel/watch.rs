@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xsend_host::{Change, NeighbourWatch, Query, resolve};
+use xsend_host::{Change, Link, PathWatch, Query, Route, WatchError, resolve};
 use xsend_wire::Mac;
 
 use crate::lab::{FAR, FAR_IF, FAR_MAC, Lab, NEAR, NEAR_IF};
@@ -13,19 +13,19 @@ use crate::lab::{FAR, FAR_IF, FAR_MAC, Lab, NEAR, NEAR_IF};
 /// Long enough for any change to be told; never waited for when all is well.
 const PATIENT: Duration = Duration::from_secs(60);
 
-fn watch(lab: &Lab) -> NeighbourWatch {
+fn watch(lab: &Lab) -> PathWatch {
     lab.inside(|| {
         let path = resolve(&Query { timeout: PATIENT, ..Query::to(FAR) }).unwrap();
-        NeighbourWatch::new(&path).unwrap()
+        PathWatch::new(&path).unwrap()
     })
 }
 
 /// Polls until `expected` is told.
-fn await_change(watch: &mut NeighbourWatch, expected: Change) {
+pub fn await_change(mut poll: impl FnMut(Duration) -> Result<Vec<Change>, WatchError>, expected: Change) {
     let deadline = Instant::now() + PATIENT;
     let mut told = Vec::new();
     while Instant::now() < deadline {
-        told.extend(watch.poll(deadline.saturating_duration_since(Instant::now())).unwrap());
+        told.extend(poll(deadline.saturating_duration_since(Instant::now())).unwrap());
         if told.contains(&expected) {
             return;
         }
@@ -41,7 +41,7 @@ fn nothing_is_told_while_nothing_changes() {
     assert_eq!(watch.poll(Duration::from_millis(50)).unwrap(), []);
     let state = watch.state();
     assert_eq!((state.next_hop_mac, state.mtu), (FAR_MAC, 1500));
-    assert!(state.reachable && state.present && state.up && state.running);
+    assert!(state.reachable && state.link.present && state.link.up && state.link.running);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_next_hop_that_changes_its_mac_is_told() {
         let socket = UdpSocket::bind((FAR, 0)).unwrap();
         socket.send_to(b"?", (NEAR, 9)).unwrap();
     });
-    await_change(&mut watch, Change::NextHopMac(moved));
+    await_change(|wait| watch.poll(wait), Change::NextHopMac(moved));
     assert_eq!(watch.state().next_hop_mac, moved);
 }
 
@@ -68,7 +68,7 @@ fn a_change_of_mac_is_found_out_even_if_the_next_hop_says_nothing() {
     let mut watch = watch(&lab);
     let moved = Mac([2, 0x77, 0, 0, 0, 0x22]);
     lab.far(&format!("link set {FAR_IF} address {moved}"));
-    await_change(&mut watch, Change::NextHopMac(moved));
+    await_change(|wait| watch.poll(wait), Change::NextHopMac(moved));
 }
 
 #[test]
@@ -77,22 +77,56 @@ fn a_next_hop_that_dies_and_comes_back_is_told() {
     lab.hasten();
     let mut watch = watch(&lab);
     lab.far(&format!("addr flush dev {FAR_IF}"));
-    await_change(&mut watch, Change::Reachable(false));
+    await_change(|wait| watch.poll(wait), Change::Reachable(false));
     assert_eq!(watch.state().next_hop_mac, FAR_MAC, "the last one known");
     lab.far(&format!("addr add {FAR}/24 dev {FAR_IF}"));
-    await_change(&mut watch, Change::Reachable(true));
+    await_change(|wait| watch.poll(wait), Change::Reachable(true));
 }
 
 #[test]
 fn an_entry_that_is_removed_is_resolved_again() {
     let Some(lab) = Lab::build() else { return };
     let mut watch = watch(&lab);
+    assert_eq!(watch.poll(Duration::ZERO).unwrap(), []);
     lab.near(&format!("neigh del {FAR} dev {NEAR_IF}"));
-    let deadline = Instant::now() + PATIENT;
-    while !lab.neighbour().contains(&FAR_MAC.to_string()) {
-        assert!(Instant::now() < deadline, "{}", lab.neighbour());
-        assert_eq!(watch.poll(Duration::from_millis(10)).unwrap(), [], "it is the same neighbour");
-    }
+    await_change(|wait| watch.poll(wait), Change::NextHopKnown(false));
+    await_change(|wait| watch.poll(wait), Change::NextHopKnown(true));
+    let state = watch.state();
+    assert_eq!((state.next_hop_mac, state.reachable), (FAR_MAC, true), "it is the same neighbour");
+    assert!(lab.neighbour().contains(&FAR_MAC.to_string()), "{}", lab.neighbour());
+}
+
+#[test]
+fn a_route_that_leads_elsewhere_is_told() {
+    let Some(lab) = Lab::build() else { return };
+    let remote = std::net::IpAddr::from([192, 0, 2, 9]);
+    lab.near(&format!("route add 192.0.2.0/24 via {FAR}"));
+    let mut watch = lab.inside(|| {
+        let path = resolve(&Query { timeout: PATIENT, ..Query::to(remote) }).unwrap();
+        PathWatch::new(&path).unwrap()
+    });
+    assert_eq!(watch.poll(Duration::ZERO).unwrap(), []);
+    let egress = lab.inside(|| Link::by_name(NEAR_IF)).unwrap().index;
+    lab.near("route add 192.0.2.0/28 via 10.77.0.3");
+    let elsewhere = Route { egress, next_hop: std::net::IpAddr::from([10, 77, 0, 3]) };
+    await_change(|wait| watch.poll(wait), Change::Route(Some(elsewhere)));
+    lab.near("route del 192.0.2.0/28");
+    await_change(|wait| watch.poll(wait), Change::Route(Some(Route { egress, next_hop: FAR })));
+    lab.near(&format!("route change 192.0.2.0/24 via {FAR} mtu 1300"));
+    await_change(|wait| watch.poll(wait), Change::Mtu(1300));
+    lab.near("route replace unreachable 192.0.2.0/24");
+    await_change(|wait| watch.poll(wait), Change::Route(None));
+}
+
+#[test]
+fn a_source_that_is_removed_is_told() {
+    let Some(lab) = Lab::build() else { return };
+    let mut watch = watch(&lab);
+    lab.near("addr add 10.99.0.1/24 dev lo");
+    lab.near(&format!("addr del {NEAR}/24 dev {NEAR_IF}"));
+    await_change(|wait| watch.poll(wait), Change::Source(false));
+    lab.near(&format!("addr add {NEAR}/24 dev {NEAR_IF}"));
+    await_change(|wait| watch.poll(wait), Change::Source(true));
 }
 
 #[test]
@@ -100,21 +134,21 @@ fn changes_of_mtu_and_link_state_are_told() {
     let Some(lab) = Lab::build() else { return };
     let mut watch = watch(&lab);
     lab.near(&format!("link set {NEAR_IF} mtu 1400"));
-    await_change(&mut watch, Change::Mtu(1400));
+    await_change(|wait| watch.poll(wait), Change::Mtu(1400));
     lab.far(&format!("link set {FAR_IF} down"));
-    await_change(&mut watch, Change::Running(false));
-    assert!(watch.state().up, "only the carrier is gone");
+    await_change(|wait| watch.poll(wait), Change::Running(false));
+    assert!(watch.state().link.up, "only the carrier is gone");
     lab.far(&format!("link set {FAR_IF} up"));
-    await_change(&mut watch, Change::Running(true));
+    await_change(|wait| watch.poll(wait), Change::Running(true));
     lab.near(&format!("link set {NEAR_IF} down"));
-    await_change(&mut watch, Change::Up(false));
+    await_change(|wait| watch.poll(wait), Change::Up(false));
     lab.near(&format!("link set {NEAR_IF} up"));
-    await_change(&mut watch, Change::Up(true));
+    await_change(|wait| watch.poll(wait), Change::Up(true));
     let renumbered = Mac([2, 0x77, 0, 0, 0, 0x11]);
     lab.near(&format!("link set {NEAR_IF} address {renumbered}"));
-    await_change(&mut watch, Change::Mac(renumbered));
+    await_change(|wait| watch.poll(wait), Change::Mac(renumbered));
     lab.near(&format!("link del {NEAR_IF}"));
-    await_change(&mut watch, Change::LinkGone);
+    await_change(|wait| watch.poll(wait), Change::LinkGone);
     assert_eq!(watch.poll(Duration::ZERO).unwrap(), [], "and that is the end of it");
 }
 
@@ -123,7 +157,7 @@ fn what_changed_before_the_watch_began_is_told_first() {
     let Some(lab) = Lab::build() else { return };
     let path = lab.inside(|| resolve(&Query { timeout: PATIENT, ..Query::to(FAR) })).unwrap();
     lab.near(&format!("link set {NEAR_IF} mtu 1350"));
-    let mut watch = lab.inside(|| NeighbourWatch::new(&path)).unwrap();
+    let mut watch = lab.inside(|| PathWatch::new(&path)).unwrap();
     assert_eq!(watch.poll(Duration::ZERO).unwrap(), [Change::Mtu(1350)]);
 }
 

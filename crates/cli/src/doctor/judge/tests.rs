@@ -10,6 +10,7 @@ fn veth() -> Link {
         name: "veth0".to_owned(),
         mac: Default::default(),
         mtu: 1500,
+        ipv6_mtu: None,
         up: true,
         running: true,
         hardware: Hardware::Ethernet,
@@ -17,6 +18,8 @@ fn veth() -> Link {
         driver: Some("veth".to_owned()),
         rx_queues: 1,
         tx_queues: 1,
+        vlan: None,
+        master: None,
         xdp: None,
     }
 }
