@@ -15,8 +15,10 @@ use crate::{
 /// Facts about a device; each is none when the driver or the kernel does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Queues in use.
+    /// Queues in use, and as many as there could be.
     pub channels: Option<Channels>,
+    /// Queues in use as the network stack counts them (Linux 6.8 and later, while the interface is up).
+    pub queues: Option<Queues>,
     /// Descriptor rings.
     pub rings: Option<Rings>,
     /// Offloads that matter to a sender and to whoever it is compared with.
@@ -41,6 +43,42 @@ pub struct Channels {
     /// Most combined queues possible.
     pub combined_max: u32,
 }
+
+/// Queues in use, by direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// Receive queues.
+    pub rx: u32,
+    /// Transmit queues.
+    pub tx: u32,
+}
+
+/// A device has another number of receive queues than is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuesError {
+    /// The interface.
+    pub interface: String,
+    /// How many it has.
+    pub has: u32,
+    /// How many are wanted.
+    pub wanted: u32,
+    /// The command that gives it as many; none when the driver cannot have that many, or not change it.
+    pub command: Option<String>,
+}
+
+impl fmt::Display for QueuesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { interface, has, wanted, command } = self;
+        let queues = if *has == 1 { "queue" } else { "queues" };
+        write!(f, "{interface} has {has} receive {queues}, and {wanted} are wanted: ")?;
+        match command {
+            Some(command) => write!(f, "`{command}`, or use all {has}"),
+            None => write!(f, "its driver does not offer as many; use all {has}"),
+        }
+    }
+}
+
+impl std::error::Error for QueuesError {}
 
 /// Descriptors per ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,6 +160,21 @@ impl Channels {
     pub fn transmitting(&self) -> u32 {
         self.tx.saturating_add(self.combined)
     }
+
+    /// The command that gives the device `count` queues in each direction; none when the driver cannot have that many.
+    pub fn command(&self, interface: &str, count: u32) -> Option<String> {
+        if count == 0 {
+            return None;
+        }
+        if count <= self.combined_max {
+            // Queues of one direction come on top of the combined ones.
+            let apart = [("rx", self.rx), ("tx", self.tx)].into_iter().filter(|(_, in_use)| *in_use > 0);
+            let none: String = apart.map(|(name, _)| format!(" {name} 0")).collect();
+            return Some(format!("ethtool -L {interface} combined {count}{none}"));
+        }
+        let apart = count <= self.rx_max && count <= self.tx_max;
+        apart.then(|| format!("ethtool -L {interface} rx {count} tx {count}"))
+    }
 }
 
 impl Device {
@@ -130,18 +183,49 @@ impl Device {
         Self::ask(link.index).map_err(|error| DeviceError { interface: link.name.clone(), error })
     }
 
+    /// The queues in use of the device behind `link`: what the driver says, or else the network stack, or else as many as
+    /// were allocated.
+    pub fn queues_of(&self, link: &Link) -> Queues {
+        let by_driver = self.channels.map(|c| Queues { rx: c.receiving(), tx: c.transmitting() });
+        let allocated = Queues { rx: link.rx_queues, tx: link.tx_queues };
+        by_driver.filter(|queues| queues.rx > 0).or(self.queues).unwrap_or(allocated)
+    }
+
+    /// Checks that the device behind `link` has just `wanted` receive queues.
+    ///
+    /// # Errors
+    ///
+    /// [`QueuesError`], which says how to set them.
+    pub fn expect_queues(&self, link: &Link, wanted: u32) -> Result<(), QueuesError> {
+        let has = self.queues_of(link).rx;
+        if has == wanted {
+            return Ok(());
+        }
+        let command = self.channels.and_then(|channels| channels.command(&link.name, wanted));
+        Err(QueuesError { interface: link.name.clone(), has, wanted, command })
+    }
+
+    /// Only what says how many queues there are.
+    pub(crate) fn ask_queues(netlink: &mut Netlink, index: u32) -> Result<Self, NetlinkError> {
+        let mut device = Self::default();
+        if let Some(family) = generic::family(netlink, ethtool::FAMILY)? {
+            let ask = ethtool_request(family, ethtool::CHANNELS_GET, index);
+            device.channels = fetch(netlink, &ask, "ask the driver")?.map(|body| channels(attributes(&body)));
+        }
+        if device.channels.is_none()
+            && let Some(family) = generic::family(netlink, netdev::FAMILY)?
+        {
+            device.queues = ask_queues(netlink, family, index)?;
+        }
+        Ok(device)
+    }
+
     fn ask(index: u32) -> Result<Self, NetlinkError> {
         let mut netlink = Netlink::generic()?;
         let mut device = Self::default();
         if let Some(family) = generic::family(&mut netlink, ethtool::FAMILY)? {
-            let mut get = |command| {
-                let request = generic::request(family, command).nested_u32(
-                    ethtool::HEADER,
-                    ethtool::HEADER_DEV_INDEX,
-                    index,
-                );
-                fetch(&mut netlink, &request, "ask the driver")
-            };
+            let mut get =
+                |command| fetch(&mut netlink, &ethtool_request(family, command, index), "ask the driver");
             device.channels = get(ethtool::CHANNELS_GET)?.map(|body| channels(attributes(&body)));
             device.rings = get(ethtool::RINGS_GET)?.map(|body| rings(attributes(&body)));
             device.offloads = get(ethtool::FEATURES_GET)?.map(|body| offloads(attributes(&body)));
@@ -150,9 +234,37 @@ impl Device {
             let request = generic::request(family, netdev::DEV_GET).u32(netdev::IFINDEX, index);
             device.xdp = fetch(&mut netlink, &request, "ask for XDP features")?
                 .map(|body| xdp_features(attributes(&body)));
+            device.queues = ask_queues(&mut netlink, family, index)?;
         }
         Ok(device)
     }
+}
+
+fn ethtool_request(family: u16, command: u8, index: u32) -> Request {
+    generic::request(family, command).nested_u32(ethtool::HEADER, ethtool::HEADER_DEV_INDEX, index)
+}
+
+/// Counts the queues that the network stack lists; none when this kernel cannot list them, or the interface is down.
+fn ask_queues(netlink: &mut Netlink, family: u16, index: u32) -> Result<Option<Queues>, NetlinkError> {
+    let ask = generic::request(family, netdev::QUEUE_GET).u32(netdev::QUEUE_IFINDEX, index);
+    match netlink.dump(&ask, "list the queues") {
+        Ok(messages) => Ok(count_queues(messages.iter().map(|message| attributes(&message.body)))),
+        // Kernels before the list's.
+        Err(error) if matches!(error.refusal(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn count_queues<'a>(listed: impl Iterator<Item = Attributes<'a>>) -> Option<Queues> {
+    let mut queues = Queues::default();
+    for queue in listed {
+        match queue.u32(netdev::QUEUE_TYPE) {
+            Some(netdev::QUEUE_TYPE_RX) => queues.rx += 1,
+            Some(netdev::QUEUE_TYPE_TX) => queues.tx += 1,
+            _ => {}
+        }
+    }
+    (queues != Queues::default()).then_some(queues)
 }
 
 /// The answer's body; none when the driver has none, or the kernel lacks the question.
@@ -265,6 +377,30 @@ mod tests {
             ..XdpFeatures::default()
         };
         assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn listed_queues_are_counted_by_direction() {
+        let queue = |kind| Request::new(0, 0, &[]).u32(netdev::QUEUE_TYPE, kind).body;
+        let listed = [0, 1, 0, 0, 9].map(queue);
+        let count = |listed: &[Vec<u8>]| count_queues(listed.iter().map(|body| Attributes::of(body)));
+        assert_eq!(count(&listed), Some(Queues { rx: 3, tx: 1 }));
+        assert_eq!(count(&[]), None, "the interface is down");
+    }
+
+    #[test]
+    fn a_wrong_number_of_queues_is_told_with_how_to_set_it() {
+        let combined = Channels { combined: 8, combined_max: 16, rx: 1, rx_max: 16, ..Channels::default() };
+        assert_eq!(combined.command("eth0", 4).unwrap(), "ethtool -L eth0 combined 4 rx 0");
+        let apart = Channels { rx: 2, tx: 1, rx_max: 4, tx_max: 4, ..Channels::default() };
+        assert_eq!(apart.command("veth0", 4).unwrap(), "ethtool -L veth0 rx 4 tx 4");
+        assert_eq!((apart.command("veth0", 5), apart.command("veth0", 0)), (None, None));
+        let error = |command| QueuesError { interface: "eth0".into(), has: 8, wanted: 2, command };
+        assert_eq!(
+            error(Some("ethtool -L eth0 combined 2".into())).to_string(),
+            "eth0 has 8 receive queues, and 2 are wanted: `ethtool -L eth0 combined 2`, or use all 8"
+        );
+        assert!(error(None).to_string().ends_with("its driver does not offer as many; use all 8"));
     }
 
     #[test]

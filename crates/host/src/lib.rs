@@ -10,6 +10,7 @@
 //! | a local port that nothing else will take | [`PortReservation`] |
 //! | is this process allowed to open AF_XDP sockets | [`Privileges`] |
 //! | queues, rings, offloads and XDP abilities of a device | [`Device`] |
+//! | did its state, its queues or its addresses change while it is in use | [`DeviceWatch`] |
 //!
 //! Every answer concerns the network namespace of the calling thread: netlink sockets are opened by the thread that
 //! asks and belong to its namespace from then on. `/sys/class/net` is never read, because it shows the namespace
@@ -30,7 +31,7 @@ mod uapi;
 mod underlay;
 mod watch;
 
-pub use device::{Channels, Device, DeviceError, Offloads, Rings, XdpFeatures};
+pub use device::{Channels, Device, DeviceError, Offloads, Queues, QueuesError, Rings, XdpFeatures};
 pub use link::{Hardware, Link, LinkError, Vlan, XdpMode, XdpProgram, links};
 pub use netlink::NetlinkError;
 pub use port::{PortError, PortReservation};
@@ -38,4 +39,4 @@ pub use privilege::{Capability, Memlock, PrivilegeError, Privileges};
 pub use resolve::{Path, Query, Refusal, ResolveError, resolve, resolve_back};
 pub use scoped::{ScopedAddr, ScopedAddrError};
 pub use underlay::{Underlay, UnderlayError};
-pub use watch::{Change, LinkState, PathState, PathWatch, Route, WatchError};
+pub use watch::{Change, DeviceState, DeviceWatch, LinkState, PathState, PathWatch, Route, WatchError};

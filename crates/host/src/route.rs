@@ -1,6 +1,6 @@
 //! Asking the kernel for its routing decision.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use crate::{
     netlink::{
@@ -109,6 +109,19 @@ pub(crate) fn own_addresses(netlink: &mut Netlink, like: IpAddr) -> Result<Vec<I
     header[0] = family_of(like);
     let messages = netlink.dump(&Request::new(rt::GETADDR, 0, &header), "list the addresses")?;
     Ok(messages.iter().filter_map(own_address).filter(|address| !address.is_loopback()).collect())
+}
+
+/// The addresses of one interface, of both families.
+pub(crate) fn addresses_of(netlink: &mut Netlink, index: u32) -> Result<BTreeSet<IpAddr>, NetlinkError> {
+    let ask = Request::new(rt::GETADDR, 0, &[0; ADDR_HEADER_LEN]);
+    let messages = netlink.dump(&ask, "list the addresses")?;
+    let of_interface = messages.iter().filter(|message| address_index(message) == Some(index));
+    Ok(of_interface.filter_map(own_address).collect())
+}
+
+/// The interface that a message about an address is about.
+pub(crate) fn address_index(message: &Message) -> Option<u32> {
+    Some(u32::from_ne_bytes(*message.body.get(4..)?.first_chunk()?))
 }
 
 /// The address that a message about one is about.

@@ -126,15 +126,22 @@ pub mod genl {
     pub const CTRL_GETFAMILY: u8 = 3;
     pub const CTRL_FAMILY_ID: u16 = 1;
     pub const CTRL_FAMILY_NAME: u16 = 2;
+    pub const CTRL_MCAST_GROUPS: u16 = 7;
+    pub const CTRL_MCAST_NAME: u16 = 1;
+    pub const CTRL_MCAST_ID: u16 = 2;
 }
 
 /// <linux/ethtool_netlink.h>.
 pub mod ethtool {
     pub const FAMILY: &str = "ethtool";
+    /// The group that is told of changed settings.
+    pub const GROUP_MONITOR: &str = "monitor";
 
     pub const FEATURES_GET: u8 = 11;
     pub const RINGS_GET: u8 = 15;
     pub const CHANNELS_GET: u8 = 17;
+    /// A notification; its number counts what the kernel sends, not what it is asked.
+    pub const CHANNELS_NTF: u8 = 19;
 
     /// The header's attribute number is the same in every request.
     pub const HEADER: u16 = 1;
@@ -163,6 +170,12 @@ pub mod netdev {
     pub const FAMILY: &str = "netdev";
 
     pub const DEV_GET: u8 = 1;
+    pub const QUEUE_GET: u8 = 10;
+
+    pub const QUEUE_IFINDEX: u16 = 2;
+    pub const QUEUE_TYPE: u16 = 3;
+    pub const QUEUE_TYPE_RX: u32 = 0;
+    pub const QUEUE_TYPE_TX: u32 = 1;
 
     pub const IFINDEX: u16 = 1;
     pub const XDP_FEATURES: u16 = 3;

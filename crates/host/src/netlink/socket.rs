@@ -186,7 +186,7 @@ enum Progress {
     Finished,
 }
 
-/// A subscription to rtnetlink groups. Belongs to the namespace of the thread that opened it.
+/// A subscription to groups. Belongs to the namespace of the thread that opened it.
 #[derive(Debug)]
 pub(crate) struct Events {
     socket: Socket,
@@ -205,9 +205,18 @@ pub(crate) enum Notice {
 }
 
 impl Events {
-    /// Subscribes to these groups.
+    /// Subscribes to these groups of rtnetlink.
     pub(crate) fn subscribe(groups: &[u32]) -> Result<Self, NetlinkError> {
-        let socket = open(netlink_sys::protocols::NETLINK_ROUTE)?;
+        Self::join(netlink_sys::protocols::NETLINK_ROUTE, groups)
+    }
+
+    /// Subscribes to a group of generic netlink.
+    pub(crate) fn subscribe_generic(group: u32) -> Result<Self, NetlinkError> {
+        Self::join(netlink_sys::protocols::NETLINK_GENERIC, &[group])
+    }
+
+    fn join(protocol: isize, groups: &[u32]) -> Result<Self, NetlinkError> {
+        let socket = open(protocol)?;
         for group in groups {
             socket
                 .add_membership(*group)
@@ -219,6 +228,12 @@ impl Events {
     /// Waits until there is something to take, but no longer than until `deadline`.
     pub(crate) fn wait(&self, deadline: Instant) -> Result<bool, NetlinkError> {
         wait_readable(self.socket.as_fd(), deadline)
+            .map_err(|error| NetlinkError::Socket { action: "watch the network", error })
+    }
+
+    /// Waits until one of two has something to take, but no longer than until `deadline`.
+    pub(crate) fn wait_either(one: &Self, other: &Self, deadline: Instant) -> Result<bool, NetlinkError> {
+        wait_any(&[one.socket.as_fd(), other.socket.as_fd()], deadline)
             .map_err(|error| NetlinkError::Socket { action: "watch the network", error })
     }
 
@@ -313,12 +328,18 @@ fn acknowledgement(payload: &[u8], action: &'static str) -> Result<(), NetlinkEr
 
 /// Waits until `fd` is readable (or broken, which reading tells), but no longer than until `deadline`.
 fn wait_readable(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
+    wait_any(&[fd], deadline)
+}
+
+/// Waits until one of `fds` is readable.
+fn wait_any(fds: &[BorrowedFd<'_>], deadline: Instant) -> io::Result<bool> {
+    let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         // Rounded up: a wait that ends a moment too early would be repeated in a busy loop.
         let millis = i32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], timeout) {
+        match poll(&mut polled, timeout) {
             Ok(ready) if ready > 0 => return Ok(true),
             Ok(_) if Instant::now() >= deadline => return Ok(false),
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}

@@ -4,6 +4,7 @@
 //! not tell. It is polled, and tells what changed since the last poll. A poll that does not wait takes some round trips
 //! to the kernel at most, each as long as somebody holds the kernel's configuration lock, and bounded.
 
+mod device;
 mod link;
 mod path;
 
@@ -11,8 +12,9 @@ use std::{fmt, net::IpAddr, time::Duration};
 
 use xsend_wire::Mac;
 
-use crate::NetlinkError;
+use crate::{NetlinkError, Queues};
 
+pub use device::{DeviceState, DeviceWatch};
 pub use link::LinkState;
 pub use path::{PathState, PathWatch};
 
@@ -39,7 +41,7 @@ pub enum Change {
     Up(bool),
     /// The interface's carrier came or went.
     Running(bool),
-    /// The path's MTU is another one, in bytes.
+    /// The path's MTU is another one, in bytes; of a device, the interface's.
     Mtu(u32),
     /// The interface has another hardware address.
     Mac(Mac),
@@ -54,6 +56,15 @@ pub enum Change {
     Source(bool),
     /// The destination is now reached another way, or not at all; [`resolve`](crate::resolve) again.
     Route(Option<Route>),
+    /// The device has another number of queues in use.
+    Queues(Queues),
+    /// The interface lost an address, or got one.
+    Address {
+        /// The address.
+        address: IpAddr,
+        /// It is there now.
+        present: bool,
+    },
 }
 
 /// Why something can no longer be watched.

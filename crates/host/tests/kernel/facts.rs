@@ -156,6 +156,32 @@ fn a_port_of_a_link_local_address_is_reserved_with_its_interface() {
 }
 
 #[test]
+fn a_wrong_number_of_queues_is_told_with_a_command_that_sets_it() {
+    let Some(lab) = Lab::build() else { return };
+    lab.inside(|| {
+        let link = Link::by_name(NEAR_IF).unwrap();
+        let device = Device::of(&link).unwrap();
+        let has = device.queues_of(&link).rx;
+        device.expect_queues(&link, has).unwrap();
+        let wanted = if has == 2 { 1 } else { 2 };
+        let error = device.expect_queues(&link, wanted).unwrap_err();
+        assert_eq!((error.has, error.wanted), (has, wanted));
+        let command = error.command.expect("veth can change its queues");
+        let (program, arguments) = command.split_once(' ').unwrap();
+        if let Err(error) = run(program, &arguments.split(' ').collect::<Vec<_>>()) {
+            skip(&format!("needs ethtool: {error}"));
+            return;
+        }
+        let device = Device::of(&link).unwrap();
+        device.expect_queues(&link, wanted).unwrap();
+        // The network stack counts the same, where it can list them.
+        assert_eq!(device.queues.map_or(wanted, |queues| queues.rx), wanted);
+        let error = device.expect_queues(&link, 100).unwrap_err();
+        assert_eq!(error.command, None, "more than the driver can have");
+    });
+}
+
+#[test]
 fn what_only_the_kernel_can_send_through_is_refused_by_name() {
     let Some(lab) = Lab::build() else { return };
     lab.near("link add br0 type bridge");

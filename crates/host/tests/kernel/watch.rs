@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xsend_host::{Change, Link, PathWatch, Query, Route, WatchError, resolve};
+use xsend_host::{Change, DeviceWatch, Link, PathWatch, Query, Queues, Route, WatchError, resolve};
 use xsend_wire::Mac;
 
-use crate::lab::{FAR, FAR_IF, FAR_MAC, Lab, NEAR, NEAR_IF};
+use crate::lab::{FAR, FAR_IF, FAR_MAC, Lab, NEAR, NEAR_IF, NEAR6, run, skip};
 
 /// Long enough for any change to be told; never waited for when all is well.
 const PATIENT: Duration = Duration::from_secs(60);
@@ -127,6 +127,46 @@ fn a_source_that_is_removed_is_told() {
     await_change(|wait| watch.poll(wait), Change::Source(false));
     lab.near(&format!("addr add {NEAR}/24 dev {NEAR_IF}"));
     await_change(|wait| watch.poll(wait), Change::Source(true));
+}
+
+#[test]
+fn a_device_tells_of_its_state_its_queues_and_its_addresses() {
+    let Some(lab) = Lab::build() else { return };
+    let mut watch = lab.inside(|| DeviceWatch::new(&Link::by_name(NEAR_IF).unwrap()).unwrap());
+    assert_eq!(watch.poll(Duration::ZERO).unwrap(), []);
+    assert!(watch.addresses().contains(&NEAR) && watch.addresses().contains(&NEAR6));
+    let added = std::net::IpAddr::from([10, 77, 0, 50]);
+    lab.near(&format!("addr add {added}/24 dev {NEAR_IF}"));
+    await_change(|wait| watch.poll(wait), Change::Address { address: added, present: true });
+    lab.near(&format!("addr del {NEAR6}/64 dev {NEAR_IF}"));
+    await_change(|wait| watch.poll(wait), Change::Address { address: NEAR6, present: false });
+    lab.near(&format!("link set {NEAR_IF} mtu 1400"));
+    await_change(|wait| watch.poll(wait), Change::Mtu(1400));
+    lab.far(&format!("link set {FAR_IF} down"));
+    await_change(|wait| watch.poll(wait), Change::Running(false));
+    lab.near(&format!("link set {NEAR_IF} down"));
+    await_change(|wait| watch.poll(wait), Change::Up(false));
+    lab.near(&format!("link set {NEAR_IF} up"));
+    await_change(|wait| watch.poll(wait), Change::Up(true));
+    lab.near(&format!("link del {NEAR_IF}"));
+    await_change(|wait| watch.poll(wait), Change::LinkGone);
+    assert!(!watch.state().link.present);
+}
+
+#[test]
+fn a_changed_number_of_queues_is_told_at_once() {
+    let Some(lab) = Lab::build() else { return };
+    let set = |rx: u32| lab.inside(|| run("ethtool", &["-L", NEAR_IF, "rx", &rx.to_string(), "tx", "1"]));
+    if let Err(error) = set(1) {
+        skip(&format!("needs ethtool: {error}"));
+        return;
+    }
+    let mut watch = lab.inside(|| DeviceWatch::new(&Link::by_name(NEAR_IF).unwrap()).unwrap());
+    assert_eq!(watch.poll(Duration::ZERO).unwrap(), []);
+    assert_eq!(watch.state().queues, Queues { rx: 1, tx: 1 });
+    set(2).unwrap();
+    // Without waiting: it was told, not looked for.
+    assert_eq!(watch.poll(Duration::ZERO).unwrap(), [Change::Queues(Queues { rx: 2, tx: 1 })]);
 }
 
 #[test]
