@@ -5,12 +5,16 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{Domain, Protocol, Socket, Type};
 use xsend_steer::{
     AttachMode, Counts, Flow, FlowLease, Listener, ListenerLease, MAX_LISTENERS, MapError, Steer, Vlans,
 };
 
 use crate::common::{FAR, NEAR, Pair, Spec, eventually, icmp, in_namespace, tcp_header};
 use crate::lab::{End, ICMP, OURS, TCP, UDP, at, expect_counts, flow, judged};
+
+/// <linux/net.h>: the kernel writes the IP header, and we the rest.
+const SOCK_RAW: i32 = 3;
 
 /// In the VLANs of the flow, the tags and IPv4 options of a frame make no difference.
 fn steers_whatever_its_envelope(mode: AttachMode) {
@@ -289,5 +293,31 @@ fn a_lease_keeps_the_program_attached() {
         assert!(attached());
         drop(lease);
         eventually("detaching", || !attached());
+    });
+}
+
+#[test]
+fn a_segment_of_several_buffers_is_ours_and_a_large_datagram_passes_whole() {
+    let Some(pair) = Pair::new(1) else { return };
+    pair.ip_near("link set va mtu 9000");
+    pair.ip_far("link set vb mtu 9000");
+    pair.in_near(|| {
+        // A driver refuses programs that cannot read such frames.
+        let steer = Arc::new(Steer::attach("va", AttachMode::Native, 1).unwrap());
+        let _held = FlowLease::take(&steer, flow()).unwrap();
+        let udp = UdpSocket::bind("10.77.0.1:6000").unwrap();
+        udp.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let datagram: Vec<u8> = (0..8000u32).map(|i| i as u8).collect();
+        pair.in_far(|| {
+            let raw = Socket::new(Domain::IPV4, Type::from(SOCK_RAW), Some(Protocol::TCP)).unwrap();
+            let segment = [tcp_header(OURS), vec![0; 8000]].concat();
+            raw.send_to(&segment, &at("10.77.0.1:0").into()).unwrap();
+            let udp = UdpSocket::bind("10.77.0.2:0").unwrap();
+            udp.send_to(&datagram, "10.77.0.1:6000").unwrap();
+        });
+        let mut received = vec![0; 9000];
+        let len = udp.recv(&mut received).unwrap();
+        assert!(received[..len] == datagram);
+        expect_counts(&steer, Counts { unowned: 1, passed: 1, ..Counts::default() });
     });
 }
