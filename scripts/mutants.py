@@ -49,7 +49,10 @@ PROCESSES = 2
 SLOWER, PATIENCE_S = 10, 60
 
 NAMED_ORDER = re.compile(r"(?:\b\w+\s*::\s*)*\bOrdering\s*::\s*(Acquire|Release|AcqRel|SeqCst)\b")
-UNNAMED_ORDER = re.compile(r"(?<![\w:])(?:Acquire|Release|AcqRel|SeqCst)\b|\bOrdering\s*::\s*[{*]|\bOrdering\s+as\b")
+UNNAMED_ORDER = re.compile(
+    r"(?<![\w:])(?:Acquire|Release|AcqRel|SeqCst)\b|\bOrdering\s*::\s*[{*]|\bOrdering\s+as\b"
+    r"|(?<!Ordering)::(?:AcqRel|SeqCst)\b|=\s*(?:\w+\s*::\s*)*Ordering\s*;|<\s*(?:\w+\s*::\s*)*Ordering\s*>\s*::"
+)
 MODULE = re.compile(r"((?:#\[[^\]]*\]\s*)+)(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;")
 CALLEE = re.compile(r"((?:\b\w+\s*::\s*)*)\b(\w+)\s*$")
 LETTER = re.compile(r"\(([A-Z]\w*)\), pairs with (.+)")
@@ -635,6 +638,9 @@ mod tests { fn t() { fence(Ordering::SeqCst); } }
         ("compiler_fence(Ordering::SeqCst); // (A), pairs with (B)", "SeqCst in a compiler-fence"),
         ("x.load(Acquire); // (A), pairs with (B)", "write the order"),
         ("use std::sync::atomic::Ordering::*;", "write the order"),
+        ("type O = Ordering;", "write the order"),
+        ("x.load(O::SeqCst); // (A), pairs with (B)", "write the order"),
+        ("fn f() { x.load(<Ordering>::Acquire) } // (A), pairs with (B)", "write the order"),
     ):
         wrong = sites_of("cork.rs", faulty)[1]
         assert len(wrong) == 1 and fault in wrong[0], wrong

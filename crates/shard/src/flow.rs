@@ -226,7 +226,12 @@ impl Flow {
         if self.is_given_up() {
             return false;
         }
-        !matches!(self.connection.state(), TcpState::FinWait2 | TcpState::TimeWait | TcpState::Closed)
+        match self.connection.state() {
+            TcpState::FinWait2 | TcpState::TimeWait => false,
+            // A reset may still have to be repeated: the peer challenges one that it gets ahead of lost data.
+            TcpState::Closed => !self.connection.is_finished(),
+            _ => true,
+        }
     }
 
     fn forget_payload<D: Device>(&mut self, port: &mut Port<D>, payload: Payload) {

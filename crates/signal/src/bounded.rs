@@ -1,7 +1,8 @@
 //! A bounded queue from several threads to one that may end, below [`desk`](crate::desk) and
 //! [`backlog`](crate::backlog).
 //!
-//! Nothing is left in the queue of a receiver that is gone. The receiver marks itself gone, *then* clears the
+//! Nothing is left in the queue of a receiver that is gone (unless dropping one item panics: then those behind
+//! it stay until the last sender goes). The receiver marks itself gone, *then* clears the
 //! queue; a sender pushes, *then* looks whether the receiver is gone, and clears the queue itself if it is.
 //! That is store buffering: without a full fence on **both** sides the sender may miss the mark and the
 //! receiver the item, and whoever waits for what the item stands for waits for ever.

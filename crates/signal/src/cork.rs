@@ -11,7 +11,7 @@
 //! |---|---|---|---|
 //! | (A) | [`Writer::throttle`], between THROTTLED and in-flight | `fence(SeqCst)` | (B) |
 //! | (B) | [`Shard::complete`], between in-flight and THROTTLED | `fence(SeqCst)` | (A) |
-//! | (C) | [`Writer::throttle`], THROTTLED itself | swap `Release` | (D) |
+//! | (C) | [`Writer::throttle`], THROTTLED itself | store `Release` | (D) |
 //! | (D) | [`Shard::take_throttled`] | compare-and-swap `Acquire` | (C) |
 //!
 //! (C) and (D) see to it that the shard which releases a cork finds what the writer had published before it
@@ -98,10 +98,7 @@ impl Writer {
     #[inline]
     pub fn throttle(&mut self) -> Throttled {
         let Cork { in_flight, throttled } = &*self.0;
-        // An exchange, not a store, so that all values of this word form one chain of read-modify-writes: a
-        // release of the last cork is then plainly before or after this one. (On x86 it makes the fence
-        // redundant, on ARM it does not.)
-        throttled.swap(THROTTLED, Ordering::Release); // (C), pairs with (D)
+        throttled.store(THROTTLED, Ordering::Release); // (C), pairs with (D)
         fence(Ordering::SeqCst); // (A), pairs with (B)
         if in_flight.load(Ordering::Relaxed) == 0 {
             self.uncork();

@@ -1,7 +1,8 @@
 //! What one shard has for another: a flow placed by its SYN-ACK, a stray acknowledgement, an ICMP error.
 //!
-//! A ring for each pair of shards, and the taker's bell. Nothing waits on it and nothing is lost in it
-//! unseen: a full ring, or a taker that is gone, gives the item back.
+//! A ring for each pair of shards, and the taker's bell. Nothing is lost in it unseen: a full ring, or a taker
+//! that is gone, gives the item back; a giver that goes, also by a panic, shows what it had handed over, and
+//! rings.
 //!
 //! | letter | where | order | pairs with |
 //! |---|---|---|---|
@@ -27,7 +28,17 @@ pub enum Refused<T> {
 /// The half of the shard that hands over.
 pub struct Giver<T: Send> {
     ring: Producer<T>,
-    bell: Ringer,
+    /// Declared after the ring, whose drop shows what was not shown yet, and says that the giver is gone.
+    bell: LastRing,
+}
+
+/// Rings once more when it is dropped: the taker may sleep, and should learn that its giver is gone.
+struct LastRing(Ringer);
+
+impl Drop for LastRing {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
 }
 
 /// The half of the shard that takes.
@@ -39,7 +50,7 @@ pub struct Taker<T: Send>(Consumer<T>);
 /// As [`spsc::ring`].
 pub fn channel<T: Send>(capacity: usize, bell: Ringer) -> (Giver<T>, Taker<T>) {
     let (producer, consumer) = spsc::ring(capacity);
-    (Giver { ring: producer, bell }, Taker(consumer))
+    (Giver { ring: producer, bell: LastRing(bell) }, Taker(consumer))
 }
 
 impl<T: Send> Giver<T> {
@@ -62,7 +73,7 @@ impl<T: Send> Giver<T> {
             return None;
         }
         self.ring.publish();
-        Some(self.bell.ring())
+        Some(self.bell.0.ring())
     }
 
     /// Once the taker is gone: the oldest item that it left. `None` when there is none, and as long as it

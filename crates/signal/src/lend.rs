@@ -183,6 +183,9 @@ impl<T: Send> Lender<T> {
 
     /// Takes up to `most` items back, those lent first, unless the borrower claims them meanwhile. Returns
     /// how many. What is staged is shown first.
+    ///
+    /// # Panics
+    /// When `take` does; what it has not seen of those taken is then lost.
     pub fn take_back(&mut self, most: usize, mut take: impl FnMut(T)) -> usize {
         self.publish();
         let head = &self.ring.head;
@@ -220,8 +223,8 @@ impl<T: Send> Borrower<T> {
     /// Claims up to `most` items, oldest first, and gives them to `take`. Returns how many.
     ///
     /// # Panics
-    /// When `take` does; the items of the claim that it has not seen are then lost, and their slots with
-    /// them.
+    /// When `take` does; the items of the claim that it has not seen are then lost. Their slots come back with
+    /// the next claim.
     #[inline]
     pub fn claim(&mut self, most: usize, mut take: impl FnMut(T)) -> usize {
         let ring = &*self.ring;

@@ -16,7 +16,9 @@ fn arrives_whole(scene: &Scene, len: u64) {
     let pair = &scene.pair;
     let addresses: [IpAddr; 2] = [pair.receiver_addr, pair.receiver_addr_v6.unwrap()];
     let file = scene.scratch.file("payload");
-    for (seed, (to, drive)) in addresses.into_iter().flat_map(|to| DRIVES.map(|drive| (to, drive))).enumerate() {
+    for (seed, (to, drive)) in
+        addresses.into_iter().flat_map(|to| DRIVES.map(|drive| (to, drive))).enumerate()
+    {
         let receiver = Receiver::start(&pair.receiver, to, Behaviour::Drain).unwrap();
         let payload = Payload::new(seed as u64, len);
         payload.write_to(&file).unwrap();

@@ -7,8 +7,9 @@ use core::num::NonZeroU32;
 /// Tokens are made only when a UMEM is, and afterwards only moved. A token that is dropped is a chunk lost
 /// until the UMEM goes; [`Ledger::books`](crate::Ledger::books) then still counts it as held.
 ///
-/// A token remembers which UMEM it belongs to, and whether a [`Tail`](crate::Tail) to it is out, so that safe
-/// code can neither use it with another UMEM nor write bytes that another thread may be writing.
+/// A token remembers which UMEM it belongs to, and whether a [`Tail`](crate::Tail) to it is out, so that it can
+/// neither be used with another UMEM, nor be filled or lent while another thread may be writing. Where a shared
+/// frame ends for its holder and begins for its writer is theirs to keep to: see [`Umem`](crate::Umem).
 #[must_use = "a dropped frame is lost to its UMEM"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame {

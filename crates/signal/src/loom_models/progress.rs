@@ -284,6 +284,41 @@ fn a_shard_learns_that_its_neighbour_ended_at_any_step() {
 }
 
 #[test]
+fn a_taker_is_woken_wherever_its_giver_ends() {
+    type Given = handover::Giver<u32>;
+    at_every_step(2, |ends_after| {
+        let (ringer, mut door) = doorbell::channel(Box::new(Eventfd(Arc::new(AtomicU32::new(0)))));
+        let eventfd = ringer.clone();
+        let (giver, mut taker) = handover::channel::<u32>(2, ringer);
+        let other = thread::spawn(move || {
+            let mut giver: Given = giver;
+            first(
+                ends_after,
+                &mut giver,
+                &[
+                    |giver| giver.hand_over(1).unwrap(),
+                    |giver| {
+                        giver.ring();
+                    },
+                ],
+            );
+        });
+        let park = door.park(|| !taker.is_empty() || taker.is_finished());
+        other.join().unwrap();
+        if park == Park::Sleep {
+            // Whoever was woken is awake: another ring finds nobody to wake.
+            assert_eq!(
+                eventfd.ring(),
+                doorbell::Rung::Awake,
+                "lost wake-up: the taker sleeps past its giver"
+            );
+        }
+        assert_eq!(taker.take().is_some(), ends_after > 0, "what was handed over is shown");
+        assert!(taker.is_finished());
+    });
+}
+
+#[test]
 fn a_watcher_sees_the_end_wherever_the_owner_goes() {
     at_every_step(3, |ends_after| {
         let (owner, mut watch) = life::begin(State::Connecting);

@@ -83,6 +83,24 @@ fn a_finished_ring_is_empty() {
     });
 }
 
+/// The end is told after what was only staged has been shown.
+#[test]
+fn a_producer_that_goes_shows_what_it_had_staged() {
+    explore(|| {
+        let (mut producer, mut consumer) = spsc::ring::<Box<u32>>(2);
+        let sender = thread::spawn(move || producer.stage(Box::new(7)).unwrap());
+        let mut taken = 0;
+        while !consumer.is_finished() {
+            match consumer.pop() {
+                Some(item) => taken += *item,
+                None => thread::yield_now(),
+            }
+        }
+        assert_eq!(taken, 7, "stale read: the end was seen before the last item");
+        sender.join().unwrap();
+    });
+}
+
 #[test]
 fn what_a_vanished_consumer_left_is_taken_back_once() {
     explore(|| {

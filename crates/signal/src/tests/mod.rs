@@ -17,6 +17,7 @@ mod kick;
 mod lend;
 mod life;
 mod pin;
+mod ready;
 mod snapshot;
 mod space;
 mod spsc;

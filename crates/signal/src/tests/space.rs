@@ -65,3 +65,15 @@ fn either_advance_wakes_a_sleeping_writer() {
         assert_eq!(app.join().unwrap(), Waited::Ready);
     }
 }
+
+#[test]
+fn a_wait_looks_once_more_after_its_deadline() {
+    let (mut owner, _watch) = life::begin(State::Open);
+    let (_notifier, mut waiter) = channel(&mut owner);
+    let mut looks = 0;
+    let waited = waiter.wait_space(at_once(), |_| {
+        looks += 1;
+        looks == 3
+    });
+    assert_eq!(waited, Waited::Ready, "before the sleep twice, and after it");
+}

@@ -80,12 +80,12 @@ impl<D: Drive> Stream<D> {
 
     /// The open tail will not grow any more.
     fn seal_tail(&mut self) {
-        // Nothing will be written behind what the word says.
-        self.end.tail.leave();
         if let Some(word) = self.end.words.published() {
             let marks = word.marks.without(Marks::MORE) | Marks::SEALED;
             let _ = self.end.words.append(Word { marks, ..word });
         }
+        // After the word: an unpinned frame may be somebody else's.
+        self.end.tail.leave();
     }
 }
 
