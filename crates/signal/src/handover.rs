@@ -11,7 +11,7 @@
 //! | doorbell (A) | [`Giver::ring`], after the items were shown | `fence(SeqCst)` | doorbell (B) |
 //! | doorbell (B) | the taking shard's park, before its last look | `fence(SeqCst)` | doorbell (A) |
 //!
-//! All orders are those of [`spsc`](crate::spsc) and [`doorbell`](crate::doorbell).
+//! All orders are those of [`spsc`] and [`doorbell`](crate::doorbell).
 
 use crate::doorbell::{Ringer, Rung};
 use crate::spsc::{self, Consumer, Producer};
