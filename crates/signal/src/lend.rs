@@ -21,9 +21,8 @@
 //! counts in 64 bits and never comes to the same value twice. Neither half needs to know whether the other is
 //! still there: the lender of a borrower that is gone takes everything back.
 
-use std::mem::MaybeUninit;
-
-use crate::sync::{Arc, AtomicU64, CachePadded, Ordering, UnsafeCell};
+use crate::slots::{Slots, read, write};
+use crate::sync::{Arc, AtomicU64, CachePadded, Ordering};
 
 struct Ring<T> {
     /// First item that nobody owns yet. Moved by either half, with a compare-and-swap.
@@ -32,8 +31,7 @@ struct Ring<T> {
     tail: CachePadded<AtomicU64>,
     /// Where the borrower's last claim ended, once its items have been read. Written by the borrower only.
     read: CachePadded<AtomicU64>,
-    /// A power of two of slots, at least `capacity`.
-    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    slots: Slots<T>,
     /// Most items at a time.
     capacity: u64,
 }
@@ -45,41 +43,13 @@ unsafe impl<T: Send> Send for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
-impl<T> Ring<T> {
-    #[inline]
-    fn slot(&self, index: u64) -> &UnsafeCell<MaybeUninit<T>> {
-        &self.slots[index as usize & (self.slots.len() - 1)]
-    }
-
-    /// Puts an item into a slot.
-    ///
-    /// # Safety
-    /// The caller is the lender, and `index` is at or above the published tail, less than `capacity` above a
-    /// position below which all reading has ended.
-    #[inline]
-    unsafe fn write(&self, index: u64, item: T) {
-        // SAFETY: by the caller's promise nobody else touches this slot, and it holds no item.
-        self.slot(index).with_mut(|slot| unsafe { (*slot).write(item) });
-    }
-
-    /// Takes the item out of a slot.
-    ///
-    /// # Safety
-    /// The caller has moved the head past `index`, and takes each item once.
-    #[inline]
-    unsafe fn take(&self, index: u64) -> T {
-        // SAFETY: by the caller's promise the slot is initialised and ours.
-        self.slot(index).with(|slot| unsafe { (*slot).assume_init_read() })
-    }
-}
-
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         // Both halves are gone, and the last reference's drop has ordered their stores before this.
         let tail = self.tail.load(Ordering::Relaxed);
         for index in self.head.load(Ordering::Relaxed)..tail {
             // SAFETY: slots in head..tail hold items and nobody else is left to take them.
-            drop(unsafe { self.take(index) });
+            drop(unsafe { read(self.slots.at(index as usize)) });
         }
     }
 }
@@ -111,13 +81,11 @@ pub struct Borrower<T: Send> {
 /// # Panics
 /// When `capacity` is zero or above 2^31.
 pub fn ring<T: Send>(capacity: usize) -> (Lender<T>, Borrower<T>) {
-    assert!((1..=1 << 31).contains(&capacity), "a ring of {capacity} items");
-    let slots = (0..capacity.next_power_of_two()).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
     let ring = Arc::new(Ring {
         head: CachePadded::new(AtomicU64::new(0)),
         tail: CachePadded::new(AtomicU64::new(0)),
         read: CachePadded::new(AtomicU64::new(0)),
-        slots,
+        slots: Slots::new(capacity),
         capacity: capacity as u64,
     });
     let lender = Lender { ring: ring.clone(), tail: 0, published: 0, floor: 0, back_from: 0, back_to: 0 };
@@ -167,7 +135,7 @@ impl<T: Send> Lender<T> {
             return Err(item);
         }
         // SAFETY: we are the lender, and there is room above the floor.
-        unsafe { self.ring.write(self.tail, item) };
+        unsafe { write(self.ring.slots.at(self.tail as usize), item) };
         self.tail += 1;
         Ok(())
     }
@@ -203,7 +171,7 @@ impl<T: Send> Lender<T> {
                     }
                     self.back_to = to;
                     // SAFETY: the head was moved past these by us, and `from..to` takes each once.
-                    (from..to).for_each(|index| take(unsafe { self.ring.take(index) }));
+                    (from..to).for_each(|index| take(unsafe { read(self.ring.slots.at(index as usize)) }));
                     return (to - from) as usize;
                 }
                 Err(now) => from = now,
@@ -242,7 +210,7 @@ impl<T: Send> Borrower<T> {
             match ring.head.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
                     // SAFETY: the head was moved past these by us, and `from..to` takes each once.
-                    (from..to).for_each(|index| take(unsafe { ring.take(index) }));
+                    (from..to).for_each(|index| take(unsafe { read(ring.slots.at(index as usize)) }));
                     ring.read.store(to, Ordering::Release); // (C), pairs with (D)
                     return (to - from) as usize;
                 }

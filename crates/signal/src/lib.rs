@@ -66,6 +66,7 @@
 //! this crate in turn, and loom must find the fault. `docs/memory-ordering.md` has the verdicts.
 
 mod bounded;
+mod slots;
 mod sync;
 mod wait;
 

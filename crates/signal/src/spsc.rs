@@ -19,9 +19,8 @@
 //!
 //! Nobody sleeps on a ring. What wakes the other side is its caller's: a doorbell, or a notifier.
 
-use std::mem::MaybeUninit;
-
-use crate::sync::{Arc, AtomicU32, AtomicUsize, CachePadded, Ordering, UnsafeCell};
+use crate::slots::{Slots, read, read_run, write};
+use crate::sync::{Arc, AtomicU32, AtomicUsize, CachePadded, Ordering};
 
 /// A half that is still held.
 const PRESENT: u32 = 0;
@@ -35,8 +34,7 @@ struct Ring<T> {
     tail: CachePadded<AtomicUsize>,
     producer: AtomicU32,
     consumer: AtomicU32,
-    /// A power of two of slots, at least `capacity`.
-    slots: Box<[Slot<T>]>,
+    slots: Slots<T>,
     /// Most items at a time.
     capacity: usize,
 }
@@ -48,60 +46,6 @@ unsafe impl<T: Send> Send for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
-/// Room for one item. Whether there is one the indices tell.
-type Slot<T> = UnsafeCell<MaybeUninit<T>>;
-
-/// Puts an item into a slot.
-///
-/// # Safety
-/// The caller is the producer and the slot's index is outside `head..tail`.
-#[inline]
-unsafe fn write<T>(slot: &Slot<T>, item: T) {
-    // SAFETY: by the caller's promise nobody else touches this slot, and it holds no item.
-    slot.with_mut(|slot| unsafe { (*slot).write(item) });
-}
-
-/// Takes the item out of a slot.
-///
-/// # Safety
-/// The slot holds an item, the caller alone may take it, and counts it as taken.
-#[inline]
-unsafe fn read<T>(slot: &Slot<T>) -> T {
-    // SAFETY: by the caller's promise the slot is initialised and ours.
-    slot.with(|slot| unsafe { (*slot).assume_init_read() })
-}
-
-/// Takes the items out of a run of slots, into as many places. A function of its own and never inlined, since
-/// the compiler knows of an argument, and not of a variable, that nothing else refers to the places: it makes one
-/// `memcpy` of this.
-///
-/// # Safety
-/// As for [`read`], of every slot. `places` are as many at least.
-#[inline(never)]
-unsafe fn read_run<T>(run: &[Slot<T>], places: &mut [MaybeUninit<T>]) {
-    for (slot, place) in run.iter().zip(places) {
-        // SAFETY: by the caller's promise.
-        place.write(unsafe { read(slot) });
-    }
-}
-
-impl<T> Ring<T> {
-    #[inline]
-    fn slot(&self, index: usize) -> &Slot<T> {
-        &self.slots[index & (self.slots.len() - 1)]
-    }
-
-    /// The `count` slots from `index` on: those up to the end of the ring, then those from its beginning.
-    #[inline]
-    fn runs(&self, index: usize, count: usize) -> [&[Slot<T>]; 2] {
-        let (before, from) = self.slots.split_at(index & (self.slots.len() - 1));
-        match count.checked_sub(from.len()) {
-            None | Some(0) => [&from[..count], &[]],
-            Some(wrapped) => [from, &before[..wrapped]],
-        }
-    }
-}
-
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         // Both halves are gone, and the last reference's drop has ordered their stores before this.
@@ -109,7 +53,7 @@ impl<T> Drop for Ring<T> {
         let mut index = self.head.load(Ordering::Relaxed);
         while index != tail {
             // SAFETY: slots in head..tail hold items and nobody else is left to take them.
-            drop(unsafe { read(self.slot(index)) });
+            drop(unsafe { read(self.slots.at(index)) });
             index = index.wrapping_add(1);
         }
     }
@@ -144,14 +88,12 @@ pub fn ring<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
 
 /// A ring whose indices begin at `start`, for tests of the wrap.
 pub(crate) fn ring_from<T: Send>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) {
-    assert!((1..=1 << 31).contains(&capacity), "a ring of {capacity} items");
-    let slots = (0..capacity.next_power_of_two()).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
     let ring = Arc::new(Ring {
         head: CachePadded::new(AtomicUsize::new(start)),
         tail: CachePadded::new(AtomicUsize::new(start)),
         producer: AtomicU32::new(PRESENT),
         consumer: AtomicU32::new(PRESENT),
-        slots,
+        slots: Slots::new(capacity),
         capacity,
     });
     let producer = Producer { ring: ring.clone(), tail: start, published: start, head: start };
@@ -183,7 +125,7 @@ impl<T: Send> Producer<T> {
             return Err(item);
         }
         // SAFETY: we are the producer, and there is room: `tail` is outside head..tail.
-        unsafe { write(self.ring.slot(self.tail), item) };
+        unsafe { write(self.ring.slots.at(self.tail), item) };
         self.tail = self.tail.wrapping_add(1);
         Ok(())
     }
@@ -231,7 +173,7 @@ impl<T: Send> Producer<T> {
             enough if enough >= wanted => enough,
             _ => self.room(),
         };
-        let mut runs = self.ring.runs(self.tail, room);
+        let mut runs = self.ring.slots.runs(self.tail, room);
         if wanted <= runs[0].len() {
             // All in one run: the iterator is then walked by value, and a slice's can be copied whole.
             runs = [&[], runs[0]];
@@ -274,7 +216,7 @@ impl<T: Send> Producer<T> {
         }
         self.publish(); // so that the shared indices never cross
         // SAFETY: the consumer is gone and (F) has ordered its reads before this; the slot is in head..tail.
-        let item = unsafe { read(self.ring.slot(self.head)) };
+        let item = unsafe { read(self.ring.slots.at(self.head)) };
         self.head = self.head.wrapping_add(1);
         self.ring.head.store(self.head, Ordering::Relaxed);
         Some(item)
@@ -328,7 +270,7 @@ impl<T: Send> Consumer<T> {
             return None;
         }
         // SAFETY: the slot is in head..tail, ours to take; the store below counts it as taken.
-        let item = unsafe { read(self.ring.slot(self.head)) };
+        let item = unsafe { read(self.ring.slots.at(self.head)) };
         self.head = self.head.wrapping_add(1);
         self.ring.head.store(self.head, Ordering::Release); // (C), pairs with (D)
         Some(item)
@@ -350,7 +292,7 @@ impl<T: Send> Consumer<T> {
         if count == 0 {
             return 0;
         }
-        let runs = self.ring.runs(self.head, count);
+        let runs = self.ring.slots.runs(self.head, count);
         let mut batch = GiveBack { shared: &self.ring.head, head: &mut self.head, taken: 0 };
         for run in runs {
             for slot in run {
@@ -373,7 +315,7 @@ impl<T: Send> Consumer<T> {
             return 0;
         }
         into.reserve(count);
-        let runs = self.ring.runs(self.head, count);
+        let runs = self.ring.slots.runs(self.head, count);
         let mut batch = GiveBack { shared: &self.ring.head, head: &mut self.head, taken: 0 };
         let (first, rest) = into.spare_capacity_mut().split_at_mut(runs[0].len());
         // SAFETY: the slots are in head..tail, ours to take; `batch` counts them below, and nothing panics before.
