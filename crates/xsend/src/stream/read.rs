@@ -49,7 +49,6 @@ impl<D: Drive> Stream<D> {
 
     fn take_bytes(&mut self, buffer: &mut [u8]) -> Readable {
         let mut done = 0;
-        let mut shut = false;
         while done < buffer.len() {
             let Some(mut bytes) = self.reading.take().or_else(|| self.end.received.pop()) else { break };
             let take = (buffer.len() - done).min(bytes.len as usize);
@@ -64,11 +63,10 @@ impl<D: Drive> Stream<D> {
                 // There is room: the ring holds as many frames as a stream's received bytes may.
                 let _ = self.end.spent.push(bytes.frame);
             }
-            // The frame first, then the count, so that who sees the count also finds the frame.
-            shut |= self.end.received.consume(take as u64) == Consumed::WindowWasShut;
         }
         self.read += done as u64;
-        if shut {
+        // The frames first, then the count, so that who sees the count also finds the frames. Once a read: it costs a fence.
+        if done > 0 && self.end.received.consume(done as u64) == Consumed::WindowWasShut {
             self.ring();
         }
         if done > 0 || buffer.is_empty() { Readable::Bytes(done) } else { Readable::Nothing }
