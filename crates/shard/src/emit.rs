@@ -37,11 +37,14 @@ impl<D: Device> Shard<D> {
     /// One batch of each flow in turn, until nobody has more or the ring is full; then one submit and one kick a queue.
     pub(crate) fn emit(&mut self, now: Instant) {
         let mut visits = self.eager.len();
+        // Places whose ring is full, a bit each.
+        let mut full = 0_u64;
         while visits > 0 {
             let Some(id) = self.eager.pop_front() else { break };
             visits -= 1;
             let Some(flow) = self.flows.get_mut(id) else { continue };
             flow.eager = false;
+            let place = flow.place;
             let emitted = emit_flow(flow, &mut self.port, &self.config, now);
             self.touch(id);
             match emitted {
@@ -54,8 +57,9 @@ impl<D: Device> Shard<D> {
                 Emitted::RingFull => {
                     self.port.stats.ring_full += 1;
                     self.want(id);
-                    // Others may send by another queue; with one there is nothing left to visit for.
-                    if self.port.device.places() == 1 {
+                    // Others may send by another queue, until none is left.
+                    full |= 1 << (place % 64);
+                    if full.count_ones() as usize >= self.port.device.places() {
                         break;
                     }
                 }
