@@ -106,7 +106,7 @@ pub(crate) struct PathArgs {
     #[arg(long)]
     pub(crate) cork: bool,
 
-    /// Let the kernel busy-poll the queue for this many microseconds
+    /// Let the kernel busy-poll the queues for this many microseconds
     #[arg(long, value_name = "US")]
     pub(crate) busy_poll: Option<u32>,
 

@@ -1,7 +1,7 @@
 //! `xsend doctor`: what the interface, its driver, the kernel and this process can do, and how to get what is missing.
 //!
 //! First what can be read without touching anything ([`facts`]), judged by plain functions ([`judge`]); then, if nothing
-//! stands against it, the queue is really opened and given back.
+//! stands against it, the queues are really opened and given back.
 
 mod facts;
 mod judge;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit, Problem> {
     }
 }
 
-/// Opens the queue as `send` would, and gives it back.
+/// Opens the queues as `send` would, and gives them back.
 fn socket(facts: &Facts, checks: &[Check], args: &DoctorArgs) -> Check {
     let name = "socket";
     let Some(interface) = &facts.interface else {

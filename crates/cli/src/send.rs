@@ -23,7 +23,7 @@ const CHUNK: usize = 256 * 1024;
 /// Longest wait for the connection between two such looks.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long giving the queue back may take.
+/// How long giving the queues back may take.
 const LEAVE_WITHIN: Duration = Duration::from_millis(1500);
 
 /// Why the sending stopped before the end.
@@ -125,7 +125,7 @@ fn describe(args: &SendArgs, carrier: &dyn Carrier, record: &mut Record) {
     }
 }
 
-/// Everything between the handshake and the last acknowledgement, and giving the queue back.
+/// Everything between the handshake and the last acknowledgement, and giving the queues back.
 fn converse(
     mut carrier: Box<dyn Carrier>,
     sources: Vec<Source>,

@@ -72,7 +72,7 @@ pub(crate) trait Carrier {
     fn settings(&self) -> Settings;
     /// Our address and the peer's.
     fn endpoints(&self) -> (SocketAddr, SocketAddr);
-    /// Gives the queue back, and leaves the interface as it was found.
+    /// Gives the queues back, and leaves the interface as it was found.
     fn leave(self: Box<Self>, deadline: Instant);
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn interface_towards(
     Ok(path.link.name)
 }
 
-/// Opens the interface's queue and connects.
+/// Opens the interface's queues and connects.
 pub(crate) fn connect(plan: &Plan<'_>, interrupts: &Interrupts) -> Result<Box<dyn Carrier>, Problem> {
     let cancelled = || interrupts.requested();
     let failed = |error: &dyn fmt::Display| Problem::failed(error.to_string());

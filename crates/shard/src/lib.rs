@@ -1,4 +1,4 @@
-//! The per-core loop: it joins the TCP engine, headers, signalling and one NIC queue.
+//! The per-core loop: it joins the TCP engine, headers, signalling and the queues of a NIC.
 //!
 //! [`Shard::turn`] is the map of the program. Its steps are in files of their own: `ingress` (received frames into the
 //! engine), `intake` (filled frames and commands from applications), `emit` (engine, headers, TX ring, kick), `flow` (what one

@@ -140,7 +140,7 @@ impl Builder {
         self
     }
 
-    /// Let the kernel busy-poll the queue for this many microseconds. Default: off.
+    /// Let the kernel busy-poll the queues for this many microseconds. Default: off.
     pub fn busy_poll_us(mut self, us: u32) -> Self {
         self.busy_poll_us = Some(us);
         self
@@ -152,8 +152,8 @@ impl Builder {
         self
     }
 
-    /// Frames of the shard, for all streams together. Default 8192 with one queue (16 MiB at MTU 1500), enough for 588 connections at once, or as many
-    /// more as one stream's [`sndbuf`](Self::sndbuf) needs. Chosen here, every ten more are a further connection.
+    /// Frames of the shard, for all streams together. Default 8192 with one queue (16 MiB at MTU 1500), enough for 588 connections at
+    /// once, or as many more as one stream's [`sndbuf`](Self::sndbuf) needs. Chosen here, every ten more are a further connection.
     pub fn frames(mut self, frames: u32) -> Self {
         self.frames = Some(frames);
         self

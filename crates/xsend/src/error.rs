@@ -20,15 +20,6 @@ pub enum LaunchError {
     },
     /// The interface stands above others in a way that frames cannot follow.
     Underlay(xsend_host::UnderlayError),
-    /// The MTU needs larger chunks than this version uses.
-    MtuTooLarge {
-        /// The interface.
-        interface: String,
-        /// Its MTU in bytes.
-        mtu: u32,
-        /// The largest that works.
-        most: u32,
-    },
     /// The interface receives by more queues than can be owned, so that acknowledgements might arrive elsewhere.
     TooManyQueues {
         /// The interface.
@@ -65,11 +56,6 @@ impl fmt::Display for LaunchError {
                 write!(f, "{interface} carries no Ethernet frames: use a physical interface or a veth")
             }
             Self::Underlay(error) => error.fmt(f),
-            Self::MtuTooLarge { interface, mtu, most } => write!(
-                f,
-                "{interface} has an MTU of {mtu}, and a segment must fit one frame of at most {most} bytes: ask for a smaller MSS, \
-                 or lower it (ip link set {interface} mtu {most})"
-            ),
             Self::TooManyQueues { interface, queues, most } => write!(
                 f,
                 "{interface} receives by {queues} queues, of which {most} can be owned, since each must send too: make them as many \

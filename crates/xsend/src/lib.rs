@@ -1,6 +1,6 @@
 //! TCP at line rate from user space.
 //!
-//! A [`Sender`] owns one NIC queue through AF_XDP and runs a whole TCP transmit engine on it; the receiver is any ordinary TCP
+//! A [`Sender`] owns an interface's queues through AF_XDP and runs a whole TCP transmit engine on them; the receiver is any ordinary TCP
 //! stack. A [`Stream`] is what a connected socket would be: `std::io::Write` and `Read`, with writes that go into the very
 //! memory the device sends from.
 //!

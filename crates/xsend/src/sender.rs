@@ -1,4 +1,4 @@
-//! A sender: one interface's queue, and the way to connections through it.
+//! A sender: one interface's queues, and the way to connections through them.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -65,7 +65,7 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Owns one NIC queue through AF_XDP, and sends TCP through it.
+/// Owns an interface's queues through AF_XDP, and sends TCP through them.
 ///
 /// Dropping a sender resets the connections that are not over; [`close`](Self::close) waits for them.
 pub struct Sender<D: Drive> {

@@ -5,7 +5,7 @@ use std::io::{Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use xsend::{ConnectError, Drive, Sender, Stream};
+use xsend::{Builder, ConnectError, Drive, Inline, LaunchError, Launched, Sender, Stream};
 use xsend_testkit::receiver::{Behaviour, End};
 use xsend_testkit::scene::SOON;
 use xsend_testkit::{Pair, Scene, payload, require_root};
@@ -88,10 +88,12 @@ fn exercise<D: Drive>(sender: &Sender<D>, to: std::net::SocketAddr, bytes: &[u8]
     assert_eq!(stream.read(&mut buffer).unwrap(), 0, "the peer closed too");
 }
 
-#[test]
-fn every_way_to_write_arrives_in_order_both_ways_to_run() {
-    require_root!();
-    let scene = Scene::with(Pair::builder()).unwrap();
+/// Sends by a sender that `start` makes and `close` ends, and compares what arrived.
+fn arrives_in_order<D: Drive>(
+    scene: &Scene,
+    start: fn(Builder) -> Result<Sender<D>, LaunchError>,
+    close: fn(Sender<D>, Instant),
+) {
     let receiver = scene.receiver(Behaviour::Drain).unwrap();
     let bytes = pattern(3_000_000);
     let (link, to) = (scene.pair.sender_link.as_str(), receiver.addr());
@@ -99,26 +101,22 @@ fn every_way_to_write_arrives_in_order_both_ways_to_run() {
         .pair
         .sender
         .run(|| {
-            let sender = Sender::builder(link).inline().unwrap();
+            let sender = start(Sender::builder(link)).unwrap();
             exercise(&sender, to, &bytes);
-            sender.close(Instant::now() + Duration::from_secs(5));
+            close(sender, Instant::now() + Duration::from_secs(5));
         })
         .unwrap();
     let received = receiver.next(SOON);
     assert_eq!((received.end, received.sha256), (End::Fin, payload::sha256(bytes.as_slice()).unwrap()));
     scene.assert_left_as_found();
-    scene
-        .pair
-        .sender
-        .run(|| {
-            let sender = Sender::builder(link).launch().unwrap();
-            exercise(&sender, to, &bytes);
-            sender.close(Instant::now() + Duration::from_secs(5));
-        })
-        .unwrap();
-    let received = receiver.next(SOON);
-    assert_eq!((received.end, received.sha256), (End::Fin, payload::sha256(bytes.as_slice()).unwrap()));
-    scene.assert_left_as_found();
+}
+
+#[test]
+fn every_way_to_write_arrives_in_order_both_ways_to_run() {
+    require_root!();
+    let scene = Scene::with(Pair::builder()).unwrap();
+    arrives_in_order(&scene, Builder::inline, Sender::<Inline>::close);
+    arrives_in_order(&scene, Builder::launch, Sender::<Launched>::close);
 }
 
 #[test]

@@ -167,6 +167,8 @@ impl<D: Drive> Stream<D> {
         if more == More::Follows && only_grew {
             return;
         }
+        // Also when a cork is in already: the shard may have taken it out, looked at the tail and let it wait (Nagle, "more follows"),
+        // and only the fence in `throttle` tells.
         if only_tail
             && more == More::No
             && self.end.cork.in_flight() > 0
