@@ -119,6 +119,53 @@ fn every_way_to_write_arrives_in_order_both_ways_to_run() {
     arrives_in_order(&scene, Builder::launch, Sender::<Launched>::close);
 }
 
+/// "More follows" holds back segments that are not full, and only those. One that became full by growing leaves as soon as one that
+/// was full from the beginning; left to a timer it would take hundreds of times as long.
+#[test]
+fn a_segment_that_became_full_leaves_though_more_was_announced() {
+    require_root!();
+    let scene = Scene::with(Pair::builder()).unwrap();
+    let address = (scene.pair.receiver_addr, 0);
+    let listener = scene.pair.receiver.run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let (link, to) = (scene.pair.sender_link.as_str(), listener.local_addr().unwrap());
+    scene
+        .pair
+        .sender
+        .run(|| {
+            let sender = Sender::builder(link).launch().unwrap();
+            let mut stream = sender.connect(to).unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            let segment = pattern(stream.segment_bytes());
+            let (most, last) = segment.split_at(segment.len() - 1);
+            let mut received = vec![0; segment.len()];
+            let (mut whole, mut grown) = (Vec::new(), Vec::new());
+            for _ in 0..9 {
+                for (first, rest, times) in [(&[][..], &segment[..], &mut whole), (most, last, &mut grown)] {
+                    more(&mut stream, first);
+                    peer.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+                    assert!(peer.read(&mut received).is_err(), "a segment that is not full waits");
+                    peer.set_read_timeout(Some(SOON)).unwrap();
+                    let begun = Instant::now();
+                    more(&mut stream, rest);
+                    peer.read_exact(&mut received).unwrap();
+                    assert_eq!(received, segment);
+                    times.push(begun.elapsed());
+                }
+            }
+            let median = |times: &mut Vec<Duration>| {
+                times.sort_unstable();
+                times[times.len() / 2]
+            };
+            let (whole, grown) = (median(&mut whole), median(&mut grown));
+            assert!(grown < 50 * whole, "{grown:?} grown, {whole:?} whole");
+            drop(peer);
+            stream.close(in_time()).unwrap();
+            sender.close(Instant::now() + Duration::from_secs(5));
+        })
+        .unwrap();
+    scene.assert_left_as_found();
+}
+
 #[test]
 fn idle_streams_do_not_starve_later_ones() {
     require_root!();

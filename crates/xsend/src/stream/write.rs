@@ -164,7 +164,8 @@ impl<D: Drive> Stream<D> {
     pub(super) fn push(&mut self, only_grew: bool, more: More) {
         let only_tail = self.end.filled.staged() <= 1 && self.end.tail.index().is_some();
         self.end.filled.publish();
-        if more == More::Follows && only_grew {
+        if more == More::Follows && only_grew && self.end.tail.index().is_some() {
+            // It may still grow. A full one may go.
             return;
         }
         // Also when a cork is in already: the shard may have taken it out, looked at the tail and let it wait (Nagle, "more follows"),
