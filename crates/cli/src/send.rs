@@ -185,7 +185,7 @@ impl Watch<'_> {
             let figures = carrier.figures();
             self.progress.draw(elapsed, &figures);
             self.intervals.tick(elapsed, &figures);
-            self.warn_of_path(figures.shard.path_mtu);
+            self.warn_of_path(figures.shard.path_mtu, carrier.endpoints().1);
         }
         if self.interrupts.requested() { Err(Stop::Interrupted) } else { Ok(()) }
     }
@@ -193,13 +193,15 @@ impl Watch<'_> {
 
 impl Watch<'_> {
     /// A path narrower than the interface swallows every full segment, without an end: say so, once.
-    fn warn_of_path(&mut self, (refusals, mtu): (u64, u64)) {
+    fn warn_of_path(&mut self, (refusals, mtu): (u64, u64), peer: SocketAddr) {
         if refusals == 0 || std::mem::replace(&mut self.warned, true) {
             return;
         }
         self.progress.clear();
-        let cure = if mtu > 40 {
-            format!("it passes {mtu} bytes: use --mss {}, or ip route ... mtu {mtu}", mtu - 40)
+        // The IP header and TCP's without options.
+        let headers = if peer.is_ipv6() { 60 } else { 40 };
+        let cure = if mtu > headers {
+            format!("it passes {mtu} bytes: use --mss {}, or ip route ... mtu {mtu}", mtu - headers)
         } else {
             "use a smaller --mss".to_owned()
         };
