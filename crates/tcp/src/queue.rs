@@ -117,7 +117,7 @@ pub(crate) struct Run {
     pub(crate) first: u64,
     pub(crate) segments: usize,
     pub(crate) bytes: u32,
-    /// End of the last segment shorter than `smss`.
+    /// End of the last segment shorter than [`Bounds::longest`].
     pub(crate) small_end: Option<Seq>,
 }
 
@@ -128,8 +128,6 @@ pub(crate) struct Bounds {
     pub(crate) bytes: u64,
     /// Where the peer's window ends.
     pub(crate) window_end: Seq,
-    /// How far apart two copies are sent to be [`mark::DISTINCT`].
-    pub(crate) distinct_after: Duration,
     /// The longest segment that the path carries, in bytes of payload.
     pub(crate) longest: u32,
 }
@@ -283,9 +281,9 @@ impl<F> SendQueue<F> {
         }
     }
 
-    /// Sends as many unsent segments as `bounds` allow, none longer than `smss`. At least one must be allowed.
+    /// Sends as many unsent segments as `bounds` allow. At least one must be allowed.
     #[inline]
-    pub(crate) fn send_unsent(&mut self, now: Instant, bounds: Bounds, smss: u32) -> Run {
+    pub(crate) fn send_unsent(&mut self, now: Instant, bounds: Bounds) -> Run {
         let first = self.nxt;
         let start = self.nxt_seq();
         // The windows and the batch size in one number.
@@ -295,14 +293,14 @@ impl<F> SendQueue<F> {
         let mut small_end = None;
         'run: for piece in self.pieces_from(self.slot(first)) {
             for record in piece {
-                let over = record.end() > limit || record.len > smss;
+                let over = record.end() > limit || record.len > bounds.longest;
                 if left == 0 || over && left < bounds.segments {
                     break 'run;
                 }
                 record.sent_at = now;
                 left -= 1;
                 end = record.end();
-                if record.len < smss {
+                if record.len < bounds.longest {
                     small_end = Some(end);
                 }
             }
@@ -313,12 +311,14 @@ impl<F> SendQueue<F> {
     }
 
     /// Sends again what waits from `first` on, as far as it is consecutive and `bounds` and the ring allow; none
-    /// if the ring holds the first one.
+    /// if the ring holds the first one. Copies that leave `distinct_after` or more after the one before are
+    /// [`mark::DISTINCT`].
     pub(crate) fn retransmit(
         &mut self,
         now: Instant,
         first: u64,
         bounds: Bounds,
+        distinct_after: Duration,
         ring: &impl TxRing<F>,
     ) -> Run {
         let mut run = Run { first, segments: 0, bytes: 0, small_end: None };
@@ -336,7 +336,7 @@ impl<F> SendQueue<F> {
             let before = record.marks;
             record.marks |= mark::RETRANSMITTED | mark::AMBIGUOUS;
             record.marks &= !mark::DISTINCT;
-            if now.saturating_since(record.sent_at) >= bounds.distinct_after {
+            if now.saturating_since(record.sent_at) >= distinct_after {
                 record.marks |= mark::DISTINCT;
             }
             record.sent_at = now;

@@ -251,6 +251,7 @@ mod tests {
     use proptest::prelude::*;
 
     const LEN: u64 = 10;
+    const DISTINCT_AFTER: Duration = Duration::from_secs(1);
 
     fn start() -> Seq {
         Seq::start(u32::MAX - 95)
@@ -262,8 +263,7 @@ mod tests {
 
     fn bounds(segments: usize) -> Bounds {
         let window_end = start() + (1u64 << 30);
-        let distinct_after = Duration::from_secs(1);
-        Bounds { segments, bytes: 1 << 20, window_end, distinct_after, longest: LEN as u32 }
+        Bounds { segments, bytes: 1 << 20, window_end, longest: LEN as u32 }
     }
 
     fn queue(segments: usize, sent: usize) -> SendQueue<usize> {
@@ -271,7 +271,7 @@ mod tests {
         for frame in 0..segments {
             queue.push(frame, LEN as u32, false);
         }
-        queue.send_unsent(Instant::ZERO, bounds(sent), LEN as u32);
+        queue.send_unsent(Instant::ZERO, bounds(sent));
         queue
     }
 
@@ -356,7 +356,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Send(count) => {
-                        queue.send_unsent(Instant::ZERO, bounds(count.into()), LEN as u32);
+                        queue.send_unsent(Instant::ZERO, bounds(count.into()));
                         model.nxt += u64::from(count);
                     }
                     Step::Sack(ranges) => {
@@ -387,7 +387,7 @@ mod tests {
                             let next = queue.next_lost();
                             prop_assert_eq!(next.map(|position| position - 1), model.next_lost());
                             let Some(position) = next else { break };
-                            let run = queue.retransmit(Instant::ZERO, position, bounds(1), &NoRing);
+                            let run = queue.retransmit(Instant::ZERO, position, bounds(1), DISTINCT_AFTER, &NoRing);
                             prop_assert_eq!(run.segments, 1);
                             model.again.insert(position - 1);
                         }
@@ -402,7 +402,7 @@ mod tests {
                         let early = queue.next_early();
                         prop_assert_eq!(early.map(|position| position - 1), wanted);
                         if let Some(position) = early {
-                            queue.retransmit(Instant::ZERO, position, bounds(1), &NoRing);
+                            queue.retransmit(Instant::ZERO, position, bounds(1), DISTINCT_AFTER, &NoRing);
                             model.again.insert(position - 1);
                         }
                     }
@@ -432,10 +432,10 @@ mod tests {
         queue.sack(&blocks(&[(4, 6), (9, 13)]), at(0), at(20));
         queue.detect_losses();
         let first = queue.next_lost().unwrap();
-        let run = queue.retransmit(Instant::ZERO, first, bounds(100), &NoRing);
+        let run = queue.retransmit(Instant::ZERO, first, bounds(100), DISTINCT_AFTER, &NoRing);
         assert_eq!((run.first - 1, run.segments), (0, 4));
         let first = queue.next_lost().unwrap();
-        let run = queue.retransmit(Instant::ZERO, first, bounds(100), &NoRing);
+        let run = queue.retransmit(Instant::ZERO, first, bounds(100), DISTINCT_AFTER, &NoRing);
         assert_eq!((run.first - 1, run.segments), (6, 3));
         assert_eq!(queue.next_lost(), None);
     }

@@ -1,5 +1,7 @@
 //! What leaves now.
 
+use core::time::Duration;
+
 use xsend_wire::tcp::{Flags, Options, SackBlocks};
 
 use super::{Connection, Fin, State};
@@ -273,7 +275,7 @@ impl<F> Connection<F> {
             return choice;
         }
         let bounds = self.bounds(budget, room);
-        let run = self.queue.retransmit(now, first, bounds, ring);
+        let run = self.queue.retransmit(now, first, bounds, self.distinct_after(), ring);
         if run.segments == 0 {
             self.blocked_on_ring = true;
             return Choice::Nothing;
@@ -316,7 +318,7 @@ impl<F> Connection<F> {
         if let Some(choice) = self.split_oversized(first, ring) {
             return choice;
         }
-        let run = self.queue.retransmit(now, first, self.bounds(1, 1), ring);
+        let run = self.queue.retransmit(now, first, self.bounds(1, 1), self.distinct_after(), ring);
         if run.segments == 0 {
             self.blocked_on_ring = true;
             return Choice::Nothing;
@@ -362,7 +364,7 @@ impl<F> Connection<F> {
         }
         let first = !self.in_flight();
         let room = if first { self.room_after_idling(now) } else { room };
-        let run = self.queue.send_unsent(now, self.bounds(budget, room.max(1)), self.smss);
+        let run = self.queue.send_unsent(now, self.bounds(budget, room.max(1)));
         self.sws_override = false;
         self.snd_nxt += run.bytes;
         if let Some(end) = run.small_end {
@@ -397,12 +399,16 @@ impl<F> Connection<F> {
         self.congestion.cwnd()
     }
 
+    /// How far apart two copies are sent to be told apart.
+    fn distinct_after(&self) -> Duration {
+        self.rtt.rto(0) * DISTINCT_AFTER
+    }
+
     fn bounds(&self, budget: usize, room: u32) -> Bounds {
         Bounds {
             segments: budget.min(room as usize).min(self.pacer.batch_segments()),
             bytes: u64::from(self.config.max_batch_bytes),
             window_end: self.window_end(),
-            distinct_after: self.rtt.rto(0) * DISTINCT_AFTER,
             longest: self.smss,
         }
     }
