@@ -119,7 +119,7 @@ impl<F> Connection<F> {
         }
         let ack = self.snd_una.nearest(header.ack);
         if ack >= self.snd_una {
-            self.on_ack(now, header, seq, ack, payload_len > 0 || fin);
+            self.on_ack(now, header, seq, ack, occupies);
         }
         match self.state {
             State::Closed => self.refuse(payload),

@@ -50,7 +50,8 @@ impl<F> Connection<F> {
     /// believed at once when it contradicts what has arrived (RFC 5927 section 7). It costs no congestion window:
     /// the path is not crowded but narrow (RFC 8201 5.4).
     pub fn on_packet_too_big(&mut self, now: Instant, mss: Option<u16>, quoted_seq: u32) -> TooBig {
-        let verdict = self.judge_too_big(now, mss, quoted_seq);
+        let _ = now;
+        let verdict = self.judge_too_big(mss, quoted_seq);
         self.counters.too_big_ignored += u64::from(verdict == TooBig::Ignored);
         self.check_invariants();
         verdict
@@ -72,7 +73,7 @@ impl<F> Connection<F> {
         self.check_invariants();
     }
 
-    fn judge_too_big(&mut self, now: Instant, mss: Option<u16>, quoted_seq: u32) -> TooBig {
+    fn judge_too_big(&mut self, mss: Option<u16>, quoted_seq: u32) -> TooBig {
         let quoted = self.snd_una.nearest(quoted_seq);
         // RFC 5927 4.1. Nothing that is sent before the handshake is over can be too large.
         let in_flight = self.snd_una <= quoted && quoted < self.snd_nxt && self.queue.in_flight() > 0;
@@ -84,8 +85,9 @@ impl<F> Connection<F> {
             Some(mss) if mss > 0 => u32::from(mss),
             _ => self.next_plateau(options),
         };
-        let smss = mss.max(u32::from(self.config.min_mss)).saturating_sub(options);
-        if smss >= self.smss || smss == 0 {
+        let least = self.config.min_mss.max(handshake::MIN_MSS);
+        let smss = mss.max(u32::from(least)) - options;
+        if smss >= self.smss {
             return TooBig::Ignored;
         }
         // RFC 5927 7.2, maxsizeacked: something larger got through. Either the path has changed, and then the
@@ -95,7 +97,7 @@ impl<F> Connection<F> {
             self.path_mtu.doubted = Some((least, quoted));
             return TooBig::Doubted;
         }
-        self.obey_too_big(now, smss);
+        self.obey_too_big(smss);
         TooBig::Obeyed
     }
 
@@ -115,17 +117,16 @@ impl<F> Connection<F> {
     }
 
     /// The retransmission timer expired. Whether a report was waiting for that, and is believed now.
-    pub(super) fn believe_too_big(&mut self, now: Instant) -> bool {
+    pub(super) fn believe_too_big(&mut self) -> bool {
         let Some((smss, quoted)) = self.path_mtu.doubted.take() else { return false };
         let confirmed = quoted >= self.snd_una && smss < self.smss;
         if confirmed {
-            self.obey_too_big(now, smss);
+            self.obey_too_big(smss);
         }
         confirmed
     }
 
-    fn obey_too_big(&mut self, now: Instant, smss: u32) {
-        let _ = now;
+    fn obey_too_big(&mut self, smss: u32) {
         self.counters.too_big_obeyed += 1;
         self.shrink(smss);
         if self.queue.mark_oversized_lost(smss) && self.recovery.phase == Phase::Open {

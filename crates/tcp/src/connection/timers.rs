@@ -137,7 +137,7 @@ impl<F> Connection<F> {
         self.backoff = self.backoff.saturating_add(1);
         self.counters.timeouts += 1;
         let segments = self.queue.in_flight();
-        let too_big = self.believe_too_big(now);
+        let too_big = self.believe_too_big();
         if segments > 0 {
             self.counters.renegings += u64::from(self.queue.mark_all_lost());
             // RFC 8201 5.4: a segment that was too large for the path is no sign of congestion.

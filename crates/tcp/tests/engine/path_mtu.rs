@@ -110,6 +110,10 @@ fn segments_do_not_shrink_below_the_floor() {
     s.write(&[1000]);
     assert_eq!(too_big(&mut s, 28, 1), TooBig::Obeyed);
     assert_eq!(s.conn.smss(), 888);
+    let mut s = Scene::established(&Config { min_mss: 0, ..plain() });
+    s.write(&[1000]);
+    assert_eq!(too_big(&mut s, 13, 1), TooBig::Obeyed);
+    assert_eq!(s.conn.smss(), 36, "as small as any peer may ask for, but no smaller");
 }
 
 #[test]
