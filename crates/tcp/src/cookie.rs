@@ -8,7 +8,7 @@
 //! iss = base(secret, ends, irs) + (period << 24) + (mark(secret, ends, irs, period) + index mod 2^24)
 //! ```
 //!
-//! A guess is right once in 2^19. If the peer knows timestamps, the low five bits of ours tell the window scale and
+//! A guess is right once in 2^27. If the peer knows timestamps, the low five bits of ours tell the window scale and
 //! SACK, as they do in Linux; without timestamps neither is used.
 //!
 //! The price, as everywhere: a lost acknowledgment of the SYN-ACK is not noticed, so a peer that waits for us to
