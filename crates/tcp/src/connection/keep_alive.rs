@@ -26,10 +26,12 @@ impl Silence {
 }
 
 impl<F> Connection<F> {
-    /// Turns keep-alive on or off.
+    /// Turns keep-alive on or off. Questions that were not answered under the old settings do not count against the
+    /// new ones; the silence so far does.
     pub fn set_keep_alive(&mut self, now: Instant, keep_alive: Option<KeepAlive>) {
         self.config.keep_alive = keep_alive;
         self.timers.keep_alive = None;
+        self.silence.asked = 0;
         self.start_keep_alive(now);
         self.check_invariants();
     }

@@ -104,6 +104,22 @@ fn it_is_turned_on_and_off_at_any_time() {
 }
 
 #[test]
+fn new_settings_ask_as_often_as_they_say() {
+    let mut s = Scene::established(&watched());
+    for at in [10_100, 12_100, 14_100] {
+        s.expect(at, ack(1).seq(0));
+    }
+    s.conn.set_keep_alive(s.now, Some(KeepAlive { probes: 2, ..EVERY }));
+    for at in [14_100, 16_100] {
+        s.expect(at, ack(1).seq(0));
+    }
+    s.run_until(18_099);
+    s.expect_no_event();
+    s.run_until(18_100);
+    s.expect_event(Event::Closed(Outcome::TimedOut));
+}
+
+#[test]
 fn half_closed_connections_are_watched_too() {
     let mut s = Scene::established(&watched());
     s.close();
