@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use xsend_tcp::{
     Batch, Chunk, Config, Connection, Event, Heard, Instant, Outcome, Seed, TimeOut, TooBig, Transmit,
-    Unreachable, cookie_syn_ack, listen,
+    Unreachable, cookie_syn_ack, listen, reset_for,
 };
 use xsend_wire::icmp::{ErrorKind, Reason};
 use xsend_wire::tcp::{Flags, Header, Options, Timestamps};
@@ -424,18 +424,10 @@ impl Endpoint {
         trace: &mut Trace,
         out: &mut Vec<Output>,
     ) {
-        if header.flags.contains(Flags::RST) {
-            return;
-        }
-        let taken = payload_len as u32 + u32::from(header.flags.intersects(Flags::SYN | Flags::FIN));
-        let (seq, ack, flags) = if header.flags.contains(Flags::ACK) {
-            (header.ack, 0, Flags::RST)
-        } else {
-            (0, header.seq.wrapping_add(taken), Flags::RST | Flags::ACK)
-        };
-        let header = Header { seq, ack, flags, ..Header::default() };
-        trace.segment(now, Seen::EngineSent, &header, 0);
-        out.push(Output::Frame(self.codec.control(&header, &[])));
+        let Some(reset) = reset_for(header, payload_len as u32) else { return };
+        let reset = reset.header(0, 0);
+        trace.segment(now, Seen::EngineSent, &reset, 0);
+        out.push(Output::Frame(self.codec.control(&reset, &[])));
     }
 
     /// Everything that follows from an input, until nothing more does.
