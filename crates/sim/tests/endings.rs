@@ -4,18 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{deliver, deliver_all, lawful};
-use xsend_sim::{AppClose, Direction, Link, PeerClose, PeerConfig, PeerEnd, Reader, Scenario, Stall};
+use common::{ENDLESS, SECOND, deliver, deliver_all, lawful, scenario};
+use xsend_sim::{AppClose, Direction, Link, PeerClose, PeerConfig, PeerEnd, Reader, Stall};
 use xsend_tcp::{Outcome, State};
-
-const SECOND: Duration = Duration::from_secs(1);
-const ENDLESS: Duration = Duration::from_secs(1 << 32);
-
-fn scenario(bytes: u64) -> Scenario {
-    let mut scenario = Scenario::default();
-    scenario.app.bytes = bytes;
-    scenario
-}
 
 /// Outages below what the retries last are survived, wherever they strike and in whichever direction.
 #[test]

@@ -5,20 +5,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{deliver, deliver_all, lawful};
+use common::{ENDLESS, SECOND, deliver, deliver_all, lawful, scenario};
 use xsend_sim::{
     AppClose, Direction, Link, Narrows, Open, PeerClose, Reader, Rng, Scenario, Shrink, Stall, Told,
 };
 use xsend_tcp::{Event, KeepAlive, Outcome, TimeOut, TimeOutCause};
-
-const SECOND: Duration = Duration::from_secs(1);
-const ENDLESS: Duration = Duration::from_secs(1 << 32);
-
-fn scenario(bytes: u64) -> Scenario {
-    let mut scenario = Scenario::default();
-    scenario.app.bytes = bytes;
-    scenario
-}
 
 /// From the start or half way, with loss or without, told by whomever: the rest arrives in smaller segments.
 #[test]

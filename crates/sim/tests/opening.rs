@@ -4,11 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{bad_weather, deliver, deliver_all, lawful, odd_peer, some_bytes};
+use common::{ENDLESS, bad_weather, deliver, deliver_all, lawful, odd_peer, some_bytes};
 use xsend_sim::{AppClose, Direction, Link, Open, PeerClose, PeerEnd, Rng, Scenario};
 use xsend_tcp::{Config, Event, Outcome, TimeOutCause};
-
-const ENDLESS: Duration = Duration::from_secs(1 << 32);
 
 /// Both ways, in bad weather, to any kind of peer; both ends try to connect for as long as it takes.
 fn bad(seed: u64, open: Open) -> Scenario {

@@ -1,4 +1,4 @@
-//! What the test files share: random bad weather, and running many seeds.
+//! What the test files share: scenarios, random bad weather, and running many seeds.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -6,6 +6,17 @@ use std::ops::Range;
 use std::time::Duration;
 
 use xsend_sim::{Direction, Link, PeerConfig, Report, RingConfig, Rng, Scenario};
+
+pub const SECOND: Duration = Duration::from_secs(1);
+/// Longer than any run.
+pub const ENDLESS: Duration = Duration::from_secs(1 << 32);
+
+/// That many bytes over a clean link to a friendly peer.
+pub fn scenario(bytes: u64) -> Scenario {
+    let mut scenario = Scenario::default();
+    scenario.app.bytes = bytes;
+    scenario
+}
 
 /// One direction with 0.1 to 10 % loss and some of everything else.
 pub fn bad_direction(rng: &mut Rng) -> Direction {
