@@ -1,23 +1,26 @@
 //! The engine's end: drives a [`Connection`] by its contract, as a shard would, with an application
 //! that writes and reads, a TX ring, and books of every frame that went in.
 
+mod config;
+mod stranger;
+
 use std::collections::BTreeSet;
 
-use core::net::SocketAddr;
 use core::time::Duration;
 use xsend_tcp::{
-    Batch, Chunk, Config, Connection, Event, Heard, Instant, Outcome, Seed, TimeOut, TooBig, Transmit,
-    Unreachable, cookie_syn_ack, listen, reset_for,
+    Batch, Chunk, Config, Connection, Event, Instant, Outcome, Seed, TimeOut, TooBig, Transmit, Unreachable,
 };
 use xsend_wire::icmp::{ErrorKind, Reason};
 use xsend_wire::tcp::{Flags, Header, Options, Timestamps};
 use xsend_wire::{Stamp, checksum};
 
+pub use self::config::{AppClose, AppConfig, Open};
+use self::stranger::Listening;
 use crate::audit::Audit;
-use crate::codec::{Codec, ENGINE, PEER};
+use crate::codec::Codec;
 use crate::intruder::Intruder;
 use crate::pattern::Pattern;
-use crate::reader::{Reader, Reading};
+use crate::reader::Reading;
 use crate::ring::{FRAME_HEADROOM, Fate, Ring, frame_number};
 use crate::rng::Rng;
 use crate::trace::{Seen, Trace};
@@ -27,75 +30,6 @@ const IP_TCP_HEADERS: u16 = 40;
 
 /// Rounds of polling that one input may cause before it counts as a live-lock.
 const MAX_ROUNDS: usize = 100_000;
-
-/// The application above the engine.
-#[derive(Clone, Debug)]
-pub struct AppConfig {
-    /// Bytes it writes.
-    pub bytes: u64,
-    /// Bytes that may be written and not acknowledged.
-    pub send_buffer_bytes: u64,
-    /// Bytes a second that it writes at most; `None` writes whenever there is room.
-    pub write_rate: Option<u64>,
-    /// Cuts its writes at random places instead of filling each segment.
-    pub ragged: bool,
-    /// How it reads.
-    pub reader: Reader,
-    /// How it ends.
-    pub close: AppClose,
-}
-
-impl Default for AppConfig {
-    fn default() -> Self {
-        Self {
-            bytes: 100_000,
-            send_buffer_bytes: 4 << 20,
-            write_rate: None,
-            ragged: false,
-            reader: Reader::default(),
-            close: AppClose::AfterWriting,
-        }
-    }
-}
-
-/// How the application above the engine ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AppClose {
-    /// Closes for writing after its last byte, then reads on to the peer's end.
-    AfterWriting,
-    /// Closes for writing once everything is written and the peer has closed.
-    AfterPeer,
-    /// Closes both ways after its last byte: what the peer sends afterwards meets nobody.
-    LeaveAfterWriting,
-    /// Resets the connection at this time since the start.
-    AbortAt(Duration),
-}
-
-/// Who opens the connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Open {
-    /// The engine; the peer listens.
-    #[default]
-    Engine,
-    /// The peer; the engine accepts its SYN.
-    Peer,
-    /// The peer; the engine answers with a SYN cookie. The peer must have something to send, or a lost acknowledgment
-    /// leaves both waiting.
-    PeerToCookie,
-    /// Both, the peer this much later. If the engine's SYN arrives before that, the peer just answers it.
-    Both(Duration),
-}
-
-/// The engine while it listens.
-#[derive(Debug)]
-struct Listening {
-    config: Config,
-    seed: Seed,
-    by_cookie: bool,
-}
-
-/// What the engine's cookies are baked with.
-const SECRET: [u8; 16] = *b"a simulated oven";
 
 /// A frame on its way out of the engine's end.
 #[derive(Debug)]
@@ -285,45 +219,6 @@ impl Endpoint {
         self.pump(now, trace, out);
     }
 
-    /// A segment arrives while the engine listens. Says whether there is a connection now that is to have it.
-    fn listen(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        payload_len: usize,
-        trace: &mut Trace,
-        out: &mut Vec<Output>,
-    ) -> bool {
-        let Some(Listening { config, seed, by_cookie }) = &self.listening else { return true };
-        let (local, remote) = (SocketAddr::V4(ENGINE), SocketAddr::V4(PEER));
-        match listen(header, payload_len as u32) {
-            Heard::Request if *by_cookie => {
-                self.audit.got(now, header, payload_len);
-                let syn_ack = cookie_syn_ack(config, &SECRET, local, remote, header, now).header(0, 0);
-                trace.segment(now, Seen::EngineSent, &syn_ack, 0);
-                out.push(Output::Frame(self.codec.control(&syn_ack, &[])));
-                false
-            }
-            Heard::Request => {
-                self.audit.got(now, header, payload_len);
-                self.connection = Connection::accept(config, header, *seed, now);
-                self.listening = None;
-                false
-            }
-            Heard::Acknowledgment(_) if *by_cookie => {
-                let found = Connection::from_cookie(config, &SECRET, local, remote, header, now);
-                let Some(connection) = found else { return false };
-                let info = connection.info();
-                let scaling = config.window_scaling && info.timestamps && info.rcv_wscale > 0;
-                self.audit.resume(header.ack.wrapping_sub(1), scaling.then_some(info.rcv_wscale));
-                self.connection = connection;
-                self.listening = None;
-                true
-            }
-            Heard::Acknowledgment(_) | Heard::Nothing => false,
-        }
-    }
-
     /// An ICMP error has reached the engine's host, true or forged.
     pub(crate) fn icmp(
         &mut self,
@@ -413,21 +308,6 @@ impl Endpoint {
     pub(crate) fn gave_up(&mut self, now: Instant, len: u64, trace: &mut Trace, out: &mut Vec<Output>) {
         self.ring.give_up(len);
         self.pump(now, trace, out);
-    }
-
-    /// RFC 9293, 3.10.7.1: the connection is over and forgotten, its holder answers with a reset.
-    fn answer_stray(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        payload_len: usize,
-        trace: &mut Trace,
-        out: &mut Vec<Output>,
-    ) {
-        let Some(reset) = reset_for(header, payload_len as u32) else { return };
-        let reset = reset.header(0, 0);
-        trace.segment(now, Seen::EngineSent, &reset, 0);
-        out.push(Output::Frame(self.codec.control(&reset, &[])));
     }
 
     /// Everything that follows from an input, until nothing more does.
