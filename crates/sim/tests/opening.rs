@@ -166,5 +166,6 @@ fn unanswered_syn_acks_are_bounded() {
     scenario.link.forward.outages = vec![Duration::ZERO..ENDLESS];
     let report = lawful(&scenario);
     assert_eq!(report.outcome, Some(Outcome::TimedOut));
-    assert!(report.segments < 3 + 40, "{}", report.segments);
+    let syns = report.back.entered;
+    assert!((3..=2 + syns).contains(&report.segments), "{} answer {syns}", report.segments);
 }
