@@ -53,33 +53,6 @@ pub struct Queues {
     pub tx: u32,
 }
 
-/// A device has another number of receive queues than is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueuesError {
-    /// The interface.
-    pub interface: String,
-    /// How many it has.
-    pub has: u32,
-    /// How many are wanted.
-    pub wanted: u32,
-    /// The command that gives it as many; none when the driver cannot have that many, or not change it.
-    pub command: Option<String>,
-}
-
-impl fmt::Display for QueuesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { interface, has, wanted, command } = self;
-        let queues = if *has == 1 { "queue" } else { "queues" };
-        write!(f, "{interface} has {has} receive {queues}, and {wanted} are wanted: ")?;
-        match command {
-            Some(command) => write!(f, "`{command}`, or use all {has}"),
-            None => write!(f, "its driver does not offer as many; use all {has}"),
-        }
-    }
-}
-
-impl std::error::Error for QueuesError {}
-
 /// Descriptors per ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rings {
@@ -160,21 +133,6 @@ impl Channels {
     pub fn transmitting(&self) -> u32 {
         self.tx.saturating_add(self.combined)
     }
-
-    /// The command that gives the device `count` queues in each direction; none when the driver cannot have that many.
-    pub fn command(&self, interface: &str, count: u32) -> Option<String> {
-        if count == 0 {
-            return None;
-        }
-        if count <= self.combined_max {
-            // Queues of one direction come on top of the combined ones.
-            let apart = [("rx", self.rx), ("tx", self.tx)].into_iter().filter(|(_, in_use)| *in_use > 0);
-            let none: String = apart.map(|(name, _)| format!(" {name} 0")).collect();
-            return Some(format!("ethtool -L {interface} combined {count}{none}"));
-        }
-        let apart = count <= self.rx_max && count <= self.tx_max;
-        apart.then(|| format!("ethtool -L {interface} rx {count} tx {count}"))
-    }
 }
 
 impl Device {
@@ -189,20 +147,6 @@ impl Device {
         let by_driver = self.channels.map(|c| Queues { rx: c.receiving(), tx: c.transmitting() });
         let allocated = Queues { rx: link.rx_queues, tx: link.tx_queues };
         by_driver.filter(|queues| queues.rx > 0).or(self.queues).unwrap_or(allocated)
-    }
-
-    /// Checks that the device behind `link` has just `wanted` receive queues.
-    ///
-    /// # Errors
-    ///
-    /// [`QueuesError`], which says how to set them.
-    pub fn expect_queues(&self, link: &Link, wanted: u32) -> Result<(), QueuesError> {
-        let has = self.queues_of(link).rx;
-        if has == wanted {
-            return Ok(());
-        }
-        let command = self.channels.and_then(|channels| channels.command(&link.name, wanted));
-        Err(QueuesError { interface: link.name.clone(), has, wanted, command })
     }
 
     /// Only what says how many queues there are.
@@ -386,21 +330,6 @@ mod tests {
         let count = |listed: &[Vec<u8>]| count_queues(listed.iter().map(|body| Attributes::of(body)));
         assert_eq!(count(&listed), Some(Queues { rx: 3, tx: 1 }));
         assert_eq!(count(&[]), None, "the interface is down");
-    }
-
-    #[test]
-    fn a_wrong_number_of_queues_is_told_with_how_to_set_it() {
-        let combined = Channels { combined: 8, combined_max: 16, rx: 1, rx_max: 16, ..Channels::default() };
-        assert_eq!(combined.command("eth0", 4).unwrap(), "ethtool -L eth0 combined 4 rx 0");
-        let apart = Channels { rx: 2, tx: 1, rx_max: 4, tx_max: 4, ..Channels::default() };
-        assert_eq!(apart.command("veth0", 4).unwrap(), "ethtool -L veth0 rx 4 tx 4");
-        assert_eq!((apart.command("veth0", 5), apart.command("veth0", 0)), (None, None));
-        let error = |command| QueuesError { interface: "eth0".into(), has: 8, wanted: 2, command };
-        assert_eq!(
-            error(Some("ethtool -L eth0 combined 2".into())).to_string(),
-            "eth0 has 8 receive queues, and 2 are wanted: `ethtool -L eth0 combined 2`, or use all 8"
-        );
-        assert!(error(None).to_string().ends_with("its driver does not offer as many; use all 8"));
     }
 
     #[test]

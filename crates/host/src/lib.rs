@@ -31,7 +31,7 @@ mod uapi;
 mod underlay;
 mod watch;
 
-pub use device::{Channels, Device, DeviceError, Offloads, Queues, QueuesError, Rings, XdpFeatures};
+pub use device::{Channels, Device, DeviceError, Offloads, Queues, Rings, XdpFeatures};
 pub use link::{Hardware, Link, LinkError, Vlan, XdpMode, XdpProgram, links};
 pub use netlink::NetlinkError;
 pub use port::{PortError, PortReservation};
