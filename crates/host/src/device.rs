@@ -144,9 +144,14 @@ impl Device {
     /// The queues in use of the device behind `link`: what the driver says, or else the network stack, or else as many as
     /// were allocated.
     pub fn queues_of(&self, link: &Link) -> Queues {
+        self.queues_told().unwrap_or(Queues { rx: link.rx_queues, tx: link.tx_queues })
+    }
+
+    /// The queues in use, as far as anybody counts them.
+    pub(crate) fn queues_told(&self) -> Option<Queues> {
         let by_driver = self.channels.map(|c| Queues { rx: c.receiving(), tx: c.transmitting() });
-        let allocated = Queues { rx: link.rx_queues, tx: link.tx_queues };
-        by_driver.filter(|queues| queues.rx > 0).or(self.queues).unwrap_or(allocated)
+        // Some drivers answer and leave out what they have.
+        by_driver.filter(|queues| queues.rx > 0).or(self.queues)
     }
 
     /// Only what says how many queues there are.
@@ -156,7 +161,7 @@ impl Device {
             let ask = ethtool_request(family, ethtool::CHANNELS_GET, index);
             device.channels = fetch(netlink, &ask, "ask the driver")?.map(|body| channels(attributes(&body)));
         }
-        if device.channels.is_none()
+        if device.queues_told().is_none()
             && let Some(family) = generic::family(netlink, netdev::FAMILY)?
         {
             device.queues = ask_queues(netlink, family, index)?;
@@ -330,6 +335,18 @@ mod tests {
         let count = |listed: &[Vec<u8>]| count_queues(listed.iter().map(|body| Attributes::of(body)));
         assert_eq!(count(&listed), Some(Queues { rx: 3, tx: 1 }));
         assert_eq!(count(&[]), None, "the interface is down");
+    }
+
+    #[test]
+    fn a_driver_that_counts_no_receive_queue_leaves_it_to_the_network_stack() {
+        let stack = Queues { rx: 3, tx: 1 };
+        let told = |rx, queues| {
+            let channels = Some(Channels { rx, tx: 1, ..Channels::default() });
+            Device { channels, queues, ..Device::default() }.queues_told()
+        };
+        assert_eq!(told(2, Some(stack)), Some(Queues { rx: 2, tx: 1 }));
+        assert_eq!(told(0, Some(stack)), Some(stack));
+        assert_eq!(told(0, None), None);
     }
 
     #[test]

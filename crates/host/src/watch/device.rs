@@ -210,10 +210,9 @@ impl DeviceWatch {
             Err(error) if error.refusal() == Some(libc::ENODEV) => return Ok(()),
             Err(error) => return Err(error),
         };
-        // What was allocated does not change: without a driver's count there is only the network stack's.
-        let told = device.channels.is_some() || device.queues.is_some();
-        if let (true, Some(link)) = (told, Link::fetch(&mut self.netlink, self.index)?) {
-            self.queues = device.queues_of(&link);
+        // What was allocated does not change: where nobody counts, the first answer stands.
+        if let Some(queues) = device.queues_told() {
+            self.queues = queues;
         }
         Ok(())
     }
