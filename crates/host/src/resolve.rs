@@ -16,7 +16,6 @@ use crate::{
     neighbour::{self, Neighbour, Standing},
     netlink::{Events, Netlink},
     route::{self, Decision, Flow, NextHop, Unicast},
-    scoped::{ScopedAddr, is_link_local},
     uapi::rt,
 };
 
@@ -37,7 +36,7 @@ pub struct Query<'a> {
     pub timeout: Duration,
 }
 
-impl<'a> Query<'a> {
+impl Query<'_> {
     /// Long enough for the kernel's three broadcasts or multicasts, one a second.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -45,11 +44,6 @@ impl<'a> Query<'a> {
     pub fn to(destination: impl Into<IpAddr>) -> Self {
         let destination = destination.into();
         Self { destination, interface: None, source: None, timeout: Self::DEFAULT_TIMEOUT }
-    }
-
-    /// A query with nothing fixed but the destination, and the interface if that names one.
-    pub fn to_scoped(destination: &'a ScopedAddr) -> Self {
-        Self { interface: destination.zone.as_deref(), ..Self::to(destination.address) }
     }
 }
 
@@ -94,7 +88,7 @@ impl Path {
 
     fn end(&self, address: IpAddr, port: u16) -> SocketAddr {
         match address {
-            IpAddr::V6(address) if is_link_local(address) => {
+            IpAddr::V6(address) if address.is_unicast_link_local() => {
                 SocketAddrV6::new(address, port, 0, self.link.index).into()
             }
             address => SocketAddr::new(address, port),
@@ -453,7 +447,7 @@ fn check_ends(destination: IpAddr, source: Option<IpAddr>, scoped: bool) -> Resu
     if destination.is_unspecified() || destination.is_multicast() || broadcast {
         return Err(ResolveError::NotUnicast { destination });
     }
-    if matches!(destination, IpAddr::V6(address) if is_link_local(address)) && !scoped {
+    if matches!(destination, IpAddr::V6(address) if address.is_unicast_link_local()) && !scoped {
         return Err(ResolveError::NeedsInterface { destination });
     }
     match source {

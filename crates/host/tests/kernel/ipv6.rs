@@ -6,8 +6,7 @@ use std::{
 };
 
 use xsend_host::{
-    Change, LinkError, Path, PathWatch, Query, Refusal, ResolveError, Route, ScopedAddr, resolve,
-    resolve_back,
+    Change, LinkError, Path, PathWatch, Query, Refusal, ResolveError, Route, resolve, resolve_back,
 };
 use xsend_wire::Mac;
 
@@ -100,8 +99,7 @@ fn a_link_local_destination_is_reached_through_the_interface_it_names() {
     let Some(lab) = Lab::build() else { return };
     let index = lab.inside(|| xsend_host::Link::by_name(NEAR_IF)).unwrap().index;
     for zone in [NEAR_IF.to_owned(), index.to_string()] {
-        let scoped: ScopedAddr = format!("{FAR_LOCAL}%{zone}").parse().unwrap();
-        let query = Query { timeout: PATIENT, ..Query::to_scoped(&scoped) };
+        let query = Query { timeout: PATIENT, interface: Some(&zone), ..Query::to(FAR_LOCAL) };
         let path = lab.inside(|| resolve(&query)).unwrap();
         assert_eq!((path.source, path.next_hop_mac), (NEAR_LOCAL, FAR_MAC));
         assert!(path.interface_chosen);
@@ -112,8 +110,8 @@ fn a_link_local_destination_is_reached_through_the_interface_it_names() {
     }
     let error = lab.inside(|| resolve(&to(FAR_LOCAL))).unwrap_err();
     assert!(matches!(error, ResolveError::NeedsInterface { .. }), "{error}");
-    let nowhere: ScopedAddr = "fe80::2%eth9".parse().unwrap();
-    let error = lab.inside(|| resolve(&Query::to_scoped(&nowhere))).unwrap_err();
+    let nowhere = Query { interface: Some("eth9"), ..Query::to(FAR_LOCAL) };
+    let error = lab.inside(|| resolve(&nowhere)).unwrap_err();
     assert!(matches!(error, ResolveError::Link(LinkError::NotFound { .. })), "{error}");
 }
 
