@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Change, DATAGRAMS_MAX, LinkState, REFRESH, WatchError, link::LinkTrack};
+use super::{Change, LinkState, REFRESH, WatchError, link::LinkTrack, take_in};
 use crate::{
     Device, Link, NetlinkError, Queues,
     netlink::{
-        Events, Message, Netlink, Notice,
+        Events, Message, Netlink,
         attribute::Attributes,
         generic::{self, group},
     },
@@ -125,7 +125,7 @@ impl DeviceWatch {
         addresses: &BTreeSet<IpAddr>,
     ) -> Result<(), NetlinkError> {
         loop {
-            self.take_in()?;
+            self.stale |= take_in(self, |watch| &mut watch.events, Self::on_message)?;
             self.take_in_settings()?;
             let now = Instant::now();
             if now >= self.refresh_at {
@@ -145,18 +145,6 @@ impl DeviceWatch {
         }
     }
 
-    /// Takes in what is told of links and addresses.
-    fn take_in(&mut self) -> Result<(), NetlinkError> {
-        for _ in 0..DATAGRAMS_MAX {
-            match self.events.take()? {
-                Notice::Messages(messages) => messages.iter().for_each(|message| self.on_message(message)),
-                Notice::Nothing => break,
-                Notice::Lost => self.stale = true,
-            }
-        }
-        Ok(())
-    }
-
     fn on_message(&mut self, message: &Message) {
         match message.kind {
             // A driver that starts anew may have other queues.
@@ -170,17 +158,14 @@ impl DeviceWatch {
 
     /// Takes in what is told of settings.
     fn take_in_settings(&mut self) -> Result<(), NetlinkError> {
-        let Some((events, family)) = &mut self.settings else { return Ok(()) };
-        for _ in 0..DATAGRAMS_MAX {
-            match events.take()? {
-                Notice::Messages(messages) => {
-                    self.queues_stale |=
-                        messages.iter().any(|message| is_channels_change(message, *family, self.index));
-                }
-                Notice::Nothing => break,
-                Notice::Lost => self.queues_stale = true,
-            }
-        }
+        let Self { settings, index, queues_stale, .. } = self;
+        let Some((events, family)) = settings else { return Ok(()) };
+        let lost = take_in(
+            &mut (events, &mut *queues_stale),
+            |(events, _)| events,
+            |(_, stale), message| **stale |= is_channels_change(message, *family, *index),
+        )?;
+        *queues_stale |= lost;
         Ok(())
     }
 

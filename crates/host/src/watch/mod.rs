@@ -12,7 +12,10 @@ use std::{fmt, net::IpAddr, time::Duration};
 
 use xsend_wire::Mac;
 
-use crate::{NetlinkError, Queues};
+use crate::{
+    NetlinkError, Queues,
+    netlink::{Events, Message, Notice},
+};
 
 pub use device::{DeviceState, DeviceWatch};
 pub use link::LinkState;
@@ -22,6 +25,23 @@ pub use path::{PathState, PathWatch};
 const REFRESH: Duration = Duration::from_secs(2);
 /// Datagrams taken in by one `poll`: a storm of events on other interfaces must not keep the caller.
 const DATAGRAMS_MAX: usize = 1024;
+
+/// Gives `on` what waits in a watch's subscription; whether something was lost, so that all must be read anew.
+fn take_in<W>(
+    watch: &mut W,
+    events: impl Fn(&mut W) -> &mut Events,
+    on: impl Fn(&mut W, &Message),
+) -> Result<bool, NetlinkError> {
+    let mut lost = false;
+    for _ in 0..DATAGRAMS_MAX {
+        match events(watch).take()? {
+            Notice::Messages(messages) => messages.iter().for_each(|message| on(watch, message)),
+            Notice::Nothing => break,
+            Notice::Lost => lost = true,
+        }
+    }
+    Ok(lost)
+}
 
 /// Where the frames of a path go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

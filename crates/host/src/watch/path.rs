@@ -8,11 +8,11 @@ use std::{
 
 use xsend_wire::{Mac, ethernet::Tags};
 
-use super::{Change, DATAGRAMS_MAX, LinkState, REFRESH, Route, WatchError, link::LinkTrack};
+use super::{Change, LinkState, REFRESH, Route, WatchError, link::LinkTrack, take_in};
 use crate::{
     NetlinkError, Path,
     neighbour::{self, Neighbour},
-    netlink::{Events, Message, Netlink, Notice},
+    netlink::{Events, Message, Netlink},
     resolve,
     route::{self, Flow, NextHop},
     uapi::rt,
@@ -155,7 +155,7 @@ impl PathWatch {
 
     fn poll_until(&mut self, deadline: Instant, before: PathState) -> Result<(), NetlinkError> {
         loop {
-            self.take_in()?;
+            self.stale |= take_in(self, |watch| &mut watch.events, Self::on_message)?;
             if self.stale {
                 self.read_anew()?;
             }
@@ -175,18 +175,6 @@ impl PathWatch {
             let next = self.look_at.map_or(self.refresh_at, |at| at.min(self.refresh_at));
             self.events.wait(deadline.min(next))?;
         }
-    }
-
-    /// Takes in the events that are waiting.
-    fn take_in(&mut self) -> Result<(), NetlinkError> {
-        for _ in 0..DATAGRAMS_MAX {
-            match self.events.take()? {
-                Notice::Messages(messages) => messages.iter().for_each(|message| self.on_message(message)),
-                Notice::Nothing => break,
-                Notice::Lost => self.stale = true,
-            }
-        }
-        Ok(())
     }
 
     fn on_message(&mut self, message: &Message) {
