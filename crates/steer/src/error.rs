@@ -43,6 +43,8 @@ pub enum AttachError {
     },
     /// The kernel refused the program or its maps.
     Load {
+        /// The interface.
+        interface: String,
         /// What was being done.
         action: &'static str,
         /// The answer, with the verifier's words if it had any.
@@ -78,7 +80,11 @@ impl fmt::Display for AttachError {
                 "attaching an XDP program to {interface} needs {missing}, which this process does not have; \
                  run as root or grant it with `setcap`"
             ),
-            Self::Load { action, error } => write!(f, "cannot {action}: {error}"),
+            Self::Load { interface, action, error } => write!(
+                f,
+                "cannot {action} for {interface}: {error}; it needs Linux 5.18 or later, built with CONFIG_BPF_SYSCALL and \
+                 CONFIG_XDP_SOCKETS"
+            ),
             Self::Attach { interface, error, .. } if error.kind() == io::ErrorKind::StorageFull => write!(
                 f,
                 "cannot attach the XDP program to {interface}: its peer has more transmit queues than it has receive \
@@ -172,8 +178,8 @@ pub enum MapError {
     },
     /// The kernel refused for another reason.
     Kernel {
-        /// What was being done.
-        action: &'static str,
+        /// What was being done, and to which address or queue.
+        action: String,
         /// The kernel's answer.
         error: String,
     },

@@ -118,7 +118,7 @@ impl Steer {
         let value = fd.as_raw_fd().to_ne_bytes();
         self.sockets
             .update(&queue.to_ne_bytes(), &value, MapFlags::ANY)
-            .map_err(|error| refused("enter a socket into the XSKMAP", &error))
+            .map_err(|error| refused(format!("enter a socket for queue {queue} into the XSKMAP"), &error))
     }
 
     /// Drops and counts our frames that come in by `queue` from now on. Removing what is not there is no
@@ -128,23 +128,24 @@ impl Steer {
     /// [`MapError::NoQueue`], or the kernel's refusal.
     pub fn remove_socket(&self, queue: u32) -> Result<(), MapError> {
         self.check_queue(queue)?;
-        remove(&self.sockets, &queue.to_ne_bytes(), "remove a socket from the XSKMAP")
+        remove(&self.sockets, &queue.to_ne_bytes())
+            .map_err(|error| refused(format!("remove the socket for queue {queue} from the XSKMAP"), &error))
     }
 
     fn add_flow(&self, key: &[u8], local: SocketAddr, vlans: Vlans) -> Result<(), MapError> {
         add(&self.flows, key, vlans, local, MAX_FLOWS)
     }
 
-    fn remove_flow(&self, key: &[u8]) -> Result<(), MapError> {
-        remove(&self.flows, key, "stop steering a flow")
+    fn remove_flow(&self, key: &[u8]) -> libbpf_rs::Result<()> {
+        remove(&self.flows, key)
     }
 
     fn add_listener(&self, key: &[u8], local: SocketAddr, vlans: Vlans) -> Result<(), MapError> {
         add(&self.listeners, key, vlans, local, MAX_LISTENERS)
     }
 
-    fn remove_listener(&self, key: &[u8]) -> Result<(), MapError> {
-        remove(&self.listeners, key, "stop steering a listener")
+    fn remove_listener(&self, key: &[u8]) -> libbpf_rs::Result<()> {
+        remove(&self.listeners, key)
     }
 
     /// Sums the counts of all processors.
@@ -170,7 +171,7 @@ impl Steer {
         let values = self
             .counts
             .lookup_percpu(&outcome.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| refused("read the counts", &error))?
+            .map_err(|error| refused("read the counts".to_owned(), &error))?
             .unwrap_or_default();
         Ok(values
             .iter()
@@ -193,18 +194,19 @@ fn add(map: &MapHandle, key: &[u8], vlans: Vlans, local: SocketAddr, limit: u32)
         if error.to_string().contains("(os error 7)") {
             MapError::Full { local, limit }
         } else {
-            refused("steer an address", &error)
+            refused(format!("steer {local}"), &error)
         }
     })
 }
 
-fn remove(map: &MapHandle, key: &[u8], action: &'static str) -> Result<(), MapError> {
+/// Removing what is not there is no error.
+fn remove(map: &MapHandle, key: &[u8]) -> libbpf_rs::Result<()> {
     match map.delete(key) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(refused(action, &error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-fn refused(action: &'static str, error: &libbpf_rs::Error) -> MapError {
+fn refused(action: String, error: &libbpf_rs::Error) -> MapError {
     MapError::Kernel { action, error: format!("{error:#}") }
 }

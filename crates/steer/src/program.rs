@@ -36,12 +36,11 @@ pub(crate) fn load(interface: &str, queues: u32) -> Result<Loaded, AttachError> 
     }
     let (result, words) = listening_to_libbpf(|| load_quietly(queues));
     result.map_err(|(action, error)| {
+        let interface = interface.to_owned();
         // The verifier refuses with EACCES, so that only the lack of a capability tells that it was that.
         match (error.kind(), missing_capabilities()) {
-            (ErrorKind::PermissionDenied, Some(missing)) => {
-                AttachError::NoPrivilege { interface: interface.to_owned(), missing }
-            }
-            _ => AttachError::Load { action, error: format!("{error}{}", last_words(&words)) },
+            (ErrorKind::PermissionDenied, Some(missing)) => AttachError::NoPrivilege { interface, missing },
+            _ => AttachError::Load { interface, action, error: format!("{error}{}", last_words(&words)) },
         }
     })
 }
@@ -160,6 +159,5 @@ fn listening_to_libbpf<T>(f: impl FnOnce() -> T) -> (T, String) {
     let result = f();
     libbpf_rs::set_print(before);
     let words = std::mem::take(&mut *WORDS.lock().unwrap_or_else(PoisonError::into_inner));
-    let words = if words.is_empty() { words } else { format!("\n{}", words.trim_end()) };
     (result, words)
 }
