@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use xsend_testkit::receiver::{Behaviour, End, Options, Received};
 use xsend_testkit::scene::{DRIVES, Drive, SOON};
-use xsend_testkit::{Pair, Payload, Receiver, Scene, payload, require_root, xdp_program};
+use xsend_testkit::{Finished, Pair, Payload, Receiver, Scene, payload, require_root, xdp_program};
 
 const LEN: u64 = 4 << 30;
 const MIDDLE: u64 = 16 << 20;
@@ -149,9 +149,8 @@ fn a_kill_in_the_middle_leaves_nothing_behind() {
 /// From before the program has begun to the middle of the transfer.
 const MOMENTS_MS: [u64; 14] = [0, 2, 5, 8, 12, 16, 20, 25, 30, 40, 50, 70, 100, 200];
 
-#[test]
-fn an_interrupt_at_any_moment_leaves_nothing_behind() {
-    require_root!();
+/// Sends the signal at each of the moments; `as_it_should` says whether the program ended so.
+fn ended_at_any_moment(signal: Signal, as_it_should: impl Fn(&Finished) -> bool) {
     for drive in DRIVES {
         let scene = Scene::new().unwrap();
         let file = large(&scene);
@@ -159,11 +158,9 @@ fn an_interrupt_at_any_moment_leaves_nothing_behind() {
             let receiver = slow(&scene);
             let send = scene.start_send(drive, &[], &file, receiver.addr()).unwrap();
             thread::sleep(Duration::from_millis(moment));
-            send.signal(Signal::SIGINT);
+            send.signal(signal);
             let done = send.wait(SOON);
-            // Before it has asked for them, a signal does what it does to every program.
-            let untouched = done.signal == Some(Signal::SIGINT as i32) && done.stdout.is_empty();
-            assert!(done.code == Some(130) || untouched, "{drive:?}, after {moment} ms: {done}");
+            assert!(as_it_should(&done), "{drive:?}, after {moment} ms: {done}");
             scene.assert_left_as_found();
         }
         assert_usable(&scene);
@@ -171,20 +168,17 @@ fn an_interrupt_at_any_moment_leaves_nothing_behind() {
 }
 
 #[test]
+fn an_interrupt_at_any_moment_leaves_nothing_behind() {
+    require_root!();
+    ended_at_any_moment(Signal::SIGINT, |done| {
+        // Before it has asked for them, a signal does what it does to every program.
+        let untouched = done.signal == Some(Signal::SIGINT as i32) && done.stdout.is_empty();
+        done.code == Some(130) || untouched
+    });
+}
+
+#[test]
 fn a_kill_at_any_moment_leaves_nothing_behind() {
     require_root!();
-    for drive in DRIVES {
-        let scene = Scene::new().unwrap();
-        let file = large(&scene);
-        for moment in MOMENTS_MS {
-            let receiver = slow(&scene);
-            let send = scene.start_send(drive, &[], &file, receiver.addr()).unwrap();
-            thread::sleep(Duration::from_millis(moment));
-            send.signal(Signal::SIGKILL);
-            let done = send.wait(SOON);
-            assert_eq!(done.signal, Some(Signal::SIGKILL as i32), "{done}");
-            scene.assert_left_as_found();
-        }
-        assert_usable(&scene);
-    }
+    ended_at_any_moment(Signal::SIGKILL, |done| done.signal == Some(Signal::SIGKILL as i32));
 }
