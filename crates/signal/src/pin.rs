@@ -11,16 +11,22 @@
 //! The shard asks [`Pins::of`] before it gives a frame away, and keeps a pinned one aside: at most one a
 //! stream. A writer that waits for a frame must have unpinned its last one, else it waits for itself.
 //!
+//! While it pins a frame, a writer also says how many of its first bytes are settled: it will not store into
+//! them again. Whoever holds the frame may read those, and is thereby told from the writer without having to
+//! trust a length that came another way.
+//!
 //! | letter | where | order | pairs with |
 //! |---|---|---|---|
 //! | (A) | [`Pinner::unpin`], after the last store to the frame | store `Release` | (B) |
-//! | (B) | [`Pins::of`], before the frame is given to somebody else | load `Acquire` | (A) |
+//! | (B) | [`Pins::of`], before the frame is given to somebody else, or settled bytes are read | load `Acquire` | (A), (C) |
+//! | (C) | [`Pinner::settle`], after the stores to the bytes that it settles | store `Release` | (B) |
 //!
 //! Pinning is a plain store: the ring that carries the frame to the shard publishes it.
 
 use crate::sync::{Arc, AtomicU32, Ordering};
 
 const FREE: u32 = 0;
+/// Pinned, and nothing settled; each settled byte adds one.
 const PINNED: u32 = 1;
 
 /// Whether a frame may be given to somebody else.
@@ -29,8 +35,8 @@ const PINNED: u32 = 1;
 pub enum Pin {
     /// Yes: nobody will store into it any more.
     Free,
-    /// Not yet: its writer may be copying behind the published length. Ask again later.
-    Held,
+    /// Not yet: its writer may be storing behind this many settled bytes. Ask again later.
+    Held(u32),
 }
 
 /// One word a frame, by frame number.
@@ -63,13 +69,16 @@ impl Pins {
     /// When `frame` is not one of `0..frames`.
     #[inline]
     pub fn of(&self, frame: u32) -> Pin {
-        // (B), pairs with (A)
-        if self.0[frame as usize].load(Ordering::Acquire) == FREE { Pin::Free } else { Pin::Held }
+        // (B), pairs with (A) and (C)
+        match self.0[frame as usize].load(Ordering::Acquire) {
+            FREE => Pin::Free,
+            held => Pin::Held(held - PINNED),
+        }
     }
 }
 
 impl Pinner {
-    /// Pins a frame that nobody else knows yet, and unpins the one before.
+    /// Pins a frame that nobody else knows yet, with nothing settled, and unpins the one before.
     ///
     /// # Panics
     /// When `frame` is not one of those that the [`Pins`] are for.
@@ -84,6 +93,17 @@ impl Pinner {
     #[inline]
     pub fn pinned(&self) -> Option<u32> {
         self.pinned
+    }
+
+    /// Says that nothing will be stored into the first `bytes` bytes of the frame, if one is pinned, any more.
+    ///
+    /// What was settled stays settled: the writer must not say less than it has said of this frame before.
+    #[inline]
+    pub fn settle(&mut self, bytes: u32) {
+        if let Some(frame) = self.pinned {
+            let held = bytes.saturating_add(PINNED);
+            self.words[frame as usize].store(held, Ordering::Release); // (C), pairs with (B)
+        }
     }
 
     /// Lets go of the frame, if one is pinned: after this nothing may be stored into it.

@@ -189,7 +189,7 @@ fn tail_frames_hold_what_their_words_say_and_nobody_scribbles() {
             patience(&mut turns);
         }
         aside.retain(|&frame| {
-            if pins.of(frame) == pin::Pin::Held {
+            if pins.of(frame) != pin::Pin::Free {
                 return true;
             }
             memory[frame as usize].iter().for_each(|byte| byte.store(MARK, Ordering::Relaxed));

@@ -7,9 +7,9 @@ use core::num::NonZeroU32;
 /// Tokens are made only when a UMEM is, and afterwards only moved. A token that is dropped is a chunk lost
 /// until the UMEM goes; [`Ledger::books`](crate::Ledger::books) then still counts it as held.
 ///
-/// A token remembers which UMEM it belongs to, and whether a [`Tail`](crate::Tail) to it is out, so that it can
-/// neither be used with another UMEM, nor be filled or lent while another thread may be writing. Where a shared
-/// frame ends for its holder and begins for its writer is theirs to keep to: see [`Umem`](crate::Umem).
+/// A token remembers which UMEM it belongs to, and whether a [`Tail`](crate::Tail) to it is out and behind how
+/// long a header, so that it can neither be used with another UMEM, nor be filled or lent while another thread
+/// may be writing, nor have its header written over the tail's bytes.
 #[must_use = "a dropped frame is lost to its UMEM"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -17,29 +17,40 @@ pub struct Frame {
     index: u32,
 }
 
-/// Which UMEM a token belongs to (upper 31 bits, never 0) and whether a tail of it is shared (lowest bit).
+/// Which UMEM a token belongs to (upper 24 bits, never 0), and what is shared of it (lowest 8 bits): 0 for
+/// nothing, else one more than the length of the header that the tail begins behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner(NonZeroU32);
 
-const SHARED: u32 = 1;
-const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
+const NUMBER_SHIFT: u32 = 8;
+const SHARED: u32 = (1 << NUMBER_SHIFT) - 1;
+/// The highest number that a UMEM can have.
+pub(crate) const MOST_NUMBERS: u32 = u32::MAX >> NUMBER_SHIFT;
+/// The longest header that a frame can be shared behind, in bytes; Ethernet, IP and TCP have less than half.
+pub(crate) const LONGEST_SHARED_HEADER: usize = SHARED as usize - 1;
 
 impl Owner {
-    /// The owner mark of UMEM number `umem`, counted from 1.
+    /// The owner mark of UMEM number `umem`, `1..=MOST_NUMBERS`.
     pub(crate) fn new(umem: NonZeroU32) -> Self {
-        Self(umem.saturating_mul(TWO))
+        debug_assert!(umem.get() <= MOST_NUMBERS);
+        Self(umem.saturating_mul(NonZeroU32::MIN.saturating_add(SHARED)))
     }
 
-    pub(crate) fn shared(self) -> Self {
-        Self(self.0 | SHARED)
+    /// The mark of a frame whose tail begins behind a header of `header_len`, at most
+    /// [`LONGEST_SHARED_HEADER`].
+    pub(crate) fn shared_behind(self, header_len: usize) -> Self {
+        debug_assert!(header_len <= LONGEST_SHARED_HEADER);
+        Self(self.exclusive().0 | (header_len as u32 + 1))
+    }
+
+    /// The header's length, if the tail is shared.
+    #[inline]
+    pub(crate) fn shared_header(self) -> Option<u32> {
+        (self.0.get() & SHARED).checked_sub(1)
     }
 
     pub(crate) fn exclusive(self) -> Self {
         Self(NonZeroU32::new(self.0.get() & !SHARED).unwrap_or(self.0))
-    }
-
-    pub(crate) fn is_shared(self) -> bool {
-        self.0.get() & SHARED != 0
     }
 }
 
@@ -58,7 +69,7 @@ impl Frame {
     /// [reclaimed](crate::Umem::reclaim).
     #[inline]
     pub fn is_shared(&self) -> bool {
-        self.owner.is_shared()
+        self.owner.shared_header().is_some()
     }
 
     pub(crate) fn owner(&self) -> Owner {

@@ -169,7 +169,9 @@ impl Ledger {
 
     fn hand_out(&mut self, index: u32) -> Frame {
         let state = &mut self.states[index as usize];
-        let owner = if *state & SHARED != 0 { self.owner.shared() } else { self.owner };
+        // Behind which header it was shared was not kept: behind none, then, so that none is written until the
+        // frame was reclaimed.
+        let owner = if *state & SHARED != 0 { self.owner.shared_behind(0) } else { self.owner };
         *state = (*state & IN_RING) | HELD;
         Frame::new(owner, index)
     }

@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::frame::{Frame, Owner};
+use crate::frame::{Frame, LONGEST_SHARED_HEADER, MOST_NUMBERS, Owner};
 use crate::tail::Tail;
 use xsend_signal::pin::{Pin, Pins};
 
@@ -22,8 +22,9 @@ pub(crate) const LARGEST_CHUNK: u32 = 4096;
 /// A handle to the memory of a UMEM; clones refer to the same memory and may be used from any thread.
 ///
 /// Every access needs the frame's token, so two threads cannot reach the same chunk except through a
-/// [`Tail`]. All methods panic when handed a token of another UMEM, or a range that leaves the chunk: both
-/// are mistakes of the calling program, which no peer and no kernel can provoke.
+/// [`Tail`], and then not the same bytes of it: the tail writes behind what it has settled, the token's holder
+/// reads no further. All methods panic when handed a token of another UMEM, or a range that leaves the chunk or
+/// what is settled of it: these are mistakes of the calling program, which no peer and no kernel can provoke.
 #[derive(Clone, Debug)]
 pub struct Umem {
     base: NonNull<u8>,
@@ -35,7 +36,7 @@ pub struct Umem {
 
 #[derive(Debug)]
 struct Shared {
-    /// Which frames a [`Tail`] may still be writing to.
+    /// Which frames a [`Tail`] may still be writing to, and behind which byte.
     pins: Pins,
     /// What `base` in [`Umem`] points into: xsk-rs's mapping, or [`Heap`]. Only kept alive.
     _memory: Box<dyn Any + Send + Sync>,
@@ -55,9 +56,9 @@ impl Drop for Heap {
     }
 }
 
-// SAFETY: the memory is reached only through tokens (`Frame`, `Tail`), which cannot be duplicated, so
-// accesses from several threads never overlap; the owner of the memory (`xsk_rs::Umem`, or plain heap memory)
-// is not tied to a thread.
+// SAFETY: the memory is reached only through tokens (`Frame`, `Tail`), which cannot be duplicated, and of
+// which a `Frame` reaches only what the `Tail` to it does not, so accesses from several threads never overlap;
+// the owner of the memory (`xsk_rs::Umem`, or plain heap memory) is not tied to a thread.
 unsafe impl Send for Umem {}
 // SAFETY: as above; `&Umem` gives no access without a token.
 unsafe impl Sync for Umem {}
@@ -130,38 +131,55 @@ impl Umem {
     }
 
     /// The first `len` bytes of the packet that is to be sent, headers first.
+    ///
+    /// # Panics
+    /// As [`received`](Self::received).
     #[inline]
     pub fn packet<'a>(&'a self, frame: &'a Frame, len: u32) -> &'a [u8] {
         self.received(frame, PACKET_OFFSET, len)
     }
 
     /// `len` bytes at `offset` from the chunk's start: what [`Received`](crate::Received) describes.
+    ///
+    /// # Panics
+    /// Also when the frame's tail is shared and the bytes go past what its writer has
+    /// [settled](Tail::settle).
     #[inline]
     pub fn received<'a>(&'a self, frame: &'a Frame, offset: u32, len: u32) -> &'a [u8] {
         self.check_any(frame);
+        if let Some(header_len) = frame.owner().shared_header() {
+            self.check_settled(frame.index(), header_len, offset.saturating_add(len));
+        }
         // SAFETY: the token is this UMEM's, and borrowed for as long as the slice, so nobody holds it
-        // mutably. If its tail is shared, the tail's holder writes behind the published length only, which
-        // `len` does not reach by its rule.
+        // mutably. If its tail is shared, the bytes lie before those that the tail's holder may write: it was
+        // just checked that they are settled, and they stay so.
         unsafe { self.bytes(frame.index(), offset, len as usize) }
     }
 
     /// The packet's first `len` bytes, `[256, 256 + len)`, to write headers into. Allowed while the frame's
-    /// tail is shared, if `len` is no more than the header length it was shared with: the tail begins there.
+    /// tail is shared.
+    ///
+    /// # Panics
+    /// Also when the frame's tail is shared and `len` exceeds the length of the header that it begins behind.
     #[inline]
     pub fn header_mut<'a>(&'a self, frame: &'a mut Frame, len: usize) -> &'a mut [u8] {
         self.check_any(frame);
+        if let Some(room) = frame.owner().shared_header() {
+            assert!(len <= room as usize, "a header of {len} bytes in a frame shared behind {room}");
+        }
         // SAFETY: the token is this UMEM's and borrowed mutably for as long as the slice; a shared tail
-        // starts behind the header.
+        // starts behind the header, as was just checked.
         unsafe { self.bytes_mut(frame.index(), PACKET_OFFSET, len) }
     }
 
     /// Payload bytes `range` behind a header of `header_len` bytes.
+    ///
+    /// # Panics
+    /// As [`received`](Self::received).
     #[inline]
     pub fn payload<'a>(&'a self, frame: &'a Frame, header_len: usize, range: Range<u32>) -> &'a [u8] {
-        self.check_any(frame);
         let start = self.payload_start(header_len).saturating_add(range.start);
-        // SAFETY: as in `received`.
-        unsafe { self.bytes(frame.index(), start, range.len()) }
+        self.received(frame, start, range.len() as u32)
     }
 
     /// All payload room behind a header of `header_len` bytes, up to the chunk's end.
@@ -189,9 +207,10 @@ impl Umem {
     /// Marks a frame as shared; also says where its payload starts.
     pub(crate) fn share(&self, frame: Frame, header_len: usize, capacity: u32) -> (Frame, u32) {
         assert!(frame.owner() == self.owner, "a frame of another UMEM, or one whose tail is shared");
+        assert!(header_len <= LONGEST_SHARED_HEADER, "a header of {header_len} bytes before a tail");
         let start = self.payload_start(header_len);
         assert!(capacity <= self.chunk_bytes().saturating_sub(start), "a tail longer than its chunk");
-        (Frame::new(self.owner.shared(), frame.index()), start)
+        (Frame::new(self.owner.shared_behind(header_len), frame.index()), start)
     }
 
     /// Makes a frame exclusive again once its [`Tail`] has left it; until then gives it back as it is.
@@ -206,7 +225,7 @@ impl Umem {
         }
         match self.shared.pins.of(frame.index()) {
             Pin::Free => Ok(Frame::new(self.owner, frame.index())),
-            Pin::Held => Err(frame),
+            Pin::Held(_) => Err(frame),
         }
     }
 
@@ -225,6 +244,15 @@ impl Umem {
     #[inline]
     fn check_any(&self, frame: &Frame) {
         assert!(frame.owner().exclusive() == self.owner, "a frame of another UMEM");
+    }
+
+    /// Off the fast path: of a frame whose tail is shared the shard as a rule writes the header only.
+    #[cold]
+    fn check_settled(&self, index: u32, header_len: u32, end: u32) {
+        if let Pin::Held(settled) = self.shared.pins.of(index) {
+            let most = PACKET_OFFSET + header_len + settled;
+            assert!(end <= most, "bytes up to {end} of a frame whose writer has settled those up to {most}");
+        }
     }
 
     #[inline]
@@ -270,7 +298,7 @@ impl Umem {
 fn next_number() -> NonZeroU32 {
     static LAST: Mutex<u32> = Mutex::new(0);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    *last = (*last % (u32::MAX >> 1)) + 1;
+    *last = *last % MOST_NUMBERS + 1;
     NonZeroU32::new(*last).unwrap_or(NonZeroU32::MIN)
 }
 

@@ -47,3 +47,28 @@ fn a_writer_that_moves_on_or_goes_has_unpinned() {
         assert_eq!([pins.of(0), pins.of(1)], [Pin::Free, Pin::Free]);
     });
 }
+
+#[test]
+fn settled_bytes_are_read_while_the_writer_goes_on() {
+    explore(|| {
+        let pins = Pins::new(1);
+        let payload = Payload::new();
+        let mut pinner = pins.pinner();
+        pinner.pin(0);
+        let bytes = payload.clone();
+        let writer = thread::spawn(move || {
+            bytes.write(0, 4);
+            pinner.settle(1);
+            bytes.write(1, 5);
+            pinner.settle(2);
+        });
+        let settled = match pins.of(0) {
+            Pin::Held(settled) => settled as u16,
+            Pin::Free => 2,
+        };
+        let sum = [0, 4, 9][usize::from(settled)];
+        assert_eq!(payload.sum(settled), sum);
+        writer.join().unwrap();
+        assert_eq!(pins.of(0), Pin::Free);
+    });
+}

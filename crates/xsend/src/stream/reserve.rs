@@ -145,7 +145,10 @@ impl<D: Drive> Stream<D> {
             self.hand_over(frame, len, sum, last && more == More::No);
         } else {
             // A last piece may still grow by a later write.
-            self.start_tail(frame, more, |_| (len, sum));
+            self.start_tail(frame, more, |tail| {
+                tail.settle(len as u32);
+                (len, sum)
+            });
         }
     }
 }

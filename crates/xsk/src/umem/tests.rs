@@ -1,5 +1,9 @@
 use super::*;
 
+fn copy(to: &mut [u8], from: &[u8]) {
+    to.copy_from_slice(from);
+}
+
 #[test]
 fn headers_and_payload_lie_one_behind_the_other_in_the_packet() {
     let (umem, mut tokens) = Umem::in_memory(4, 2048);
@@ -50,7 +54,7 @@ fn the_tail_writes_where_the_payload_is_read() {
         to.copy_from_slice(from);
         from.len()
     });
-    tail.room_mut(5, 6).copy_from_slice(b" world");
+    tail.write_at(5, b" world", copy);
     assert_eq!((copied, umem.payload(&frame, 66, 0..11)), (5, b"hello world".as_slice()));
 }
 
@@ -60,7 +64,7 @@ fn a_tail_does_not_grow_past_its_capacity() {
     let (umem, mut tokens) = Umem::in_memory(1, 2048);
     let mut tail = umem.tail();
     let _frame = tail.open(tokens.remove(0), 66, 100);
-    tail.room_mut(90, 11);
+    tail.write_at(90, &[0; 11], copy);
 }
 
 #[test]
@@ -70,7 +74,70 @@ fn a_tail_that_left_its_frame_writes_nothing() {
     let mut tail = umem.tail();
     let _frame = tail.open(tokens.remove(0), 66, 100);
     tail.leave();
-    tail.room_mut(0, 1);
+    tail.write_at(0, &[0], copy);
+}
+
+#[test]
+fn the_holder_reads_what_is_settled_while_the_tail_grows() {
+    let (umem, mut tokens) = Umem::in_memory(1, 2048);
+    let mut tail = umem.tail();
+    let mut frame = tail.open(tokens.remove(0), 66, 100);
+    tail.write_at(0, b"now", copy);
+    umem.header_mut(&mut frame, 66).fill(7);
+    assert_eq!(umem.packet(&frame, 69)[65..], *b"\x07now");
+    tail.write_at(3, b"then", copy);
+    assert_eq!(umem.payload(&frame, 66, 3..7), b"then");
+    tail.leave();
+    assert_eq!(umem.packet(&frame, 2048 - 256).len(), 2048 - 256);
+    umem.header_mut(&mut frame, 60).fill(8);
+}
+
+#[test]
+fn what_was_written_before_a_frame_is_shared_can_be_settled() {
+    let (umem, mut tokens) = Umem::in_memory(1, 2048);
+    let mut frame = tokens.remove(0);
+    umem.payload_mut(&mut frame, 66)[..5].copy_from_slice(b"early");
+    let mut tail = umem.tail();
+    let frame = tail.open(frame, 66, 100);
+    tail.settle(5);
+    tail.settle(2);
+    assert_eq!(umem.payload(&frame, 66, 0..5), b"early");
+}
+
+#[test]
+#[should_panic(expected = "whose writer has settled")]
+fn the_holder_does_not_read_what_may_be_written_now() {
+    let (umem, mut tokens) = Umem::in_memory(1, 2048);
+    let mut tail = umem.tail();
+    let frame = tail.open(tokens.remove(0), 66, 100);
+    tail.write_at(0, b"now", copy);
+    umem.payload(&frame, 66, 0..4);
+}
+
+#[test]
+#[should_panic(expected = "written after 3 were settled")]
+fn a_tail_does_not_write_what_may_be_read_now() {
+    let (umem, mut tokens) = Umem::in_memory(1, 2048);
+    let mut tail = umem.tail();
+    let _frame = tail.open(tokens.remove(0), 66, 100);
+    tail.write_at(0, b"now", copy);
+    tail.write_at(2, b"n", copy);
+}
+
+#[test]
+#[should_panic(expected = "a header of 67 bytes in a frame shared behind 66")]
+fn a_header_does_not_reach_into_a_shared_tail() {
+    let (umem, mut tokens) = Umem::in_memory(1, 2048);
+    let mut tail = umem.tail();
+    let mut frame = tail.open(tokens.remove(0), 66, 100);
+    umem.header_mut(&mut frame, 67);
+}
+
+#[test]
+#[should_panic(expected = "before a tail")]
+fn a_tail_does_not_begin_behind_a_header_that_its_token_cannot_tell() {
+    let (umem, mut tokens) = Umem::in_memory(1, 2048);
+    let _frame = umem.tail().open(tokens.remove(0), 255, 100);
 }
 
 #[test]
@@ -100,7 +167,7 @@ fn a_frame_is_whole_again_once_its_tail_was_dropped() {
     let frame = tail.open(frame, 66, 100);
     let frame = umem.reclaim(frame).unwrap_err();
     // The writer's side, on another thread, as in life.
-    std::thread::spawn(move || tail.room_mut(0, 4).copy_from_slice(b"last")).join().unwrap();
+    std::thread::spawn(move || tail.write_at(0, b"last", copy)).join().unwrap();
     let mut frame = umem.reclaim(frame).unwrap();
     assert_eq!(umem.payload_mut(&mut frame, 66)[..4], *b"last");
     let _frame = umem.tail().open(frame, 54, 100);
