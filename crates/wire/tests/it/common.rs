@@ -223,3 +223,17 @@ pub fn with_extensions(frame: &[u8], extensions: &[(u8, Vec<u8>)]) -> Vec<u8> {
     out[ip_at + 4..ip_at + 6].copy_from_slice(&payload_len.to_be_bytes());
     out
 }
+
+/// The TCP header that a stamp stands for.
+pub fn stamped_header(spec: &TemplateSpec, stamp: &Stamp) -> tcp::Header {
+    tcp::Header {
+        source: spec.source_port,
+        destination: spec.destination_port,
+        seq: stamp.seq,
+        ack: stamp.ack,
+        flags: stamp.flags,
+        window: stamp.window,
+        urgent: 0,
+        options: Options { timestamps: stamp.timestamps.filter(|_| spec.timestamps), ..Options::default() },
+    }
+}

@@ -179,17 +179,7 @@ proptest! {
             }
             NetHeaders::Arp(_) => prop_assert!(false, "ARP"),
         }
-        let expected = tcp::Header {
-            source: spec.source_port,
-            destination: spec.destination_port,
-            seq: stamp.seq,
-            ack: stamp.ack,
-            flags: stamp.flags,
-            window: stamp.window,
-            urgent: 0,
-            options: Options { timestamps: stamp.timestamps.filter(|_| spec.timestamps), ..Options::default() },
-        };
-        prop_assert_eq!(translate(&theirs), expected);
+        prop_assert_eq!(translate(&theirs), common::stamped_header(&spec, &stamp));
         prop_assert_eq!(their_payload, payload);
     }
 

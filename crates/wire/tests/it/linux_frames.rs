@@ -92,30 +92,49 @@ fn syn() -> Header {
     }
 }
 
+fn v6(last: &str) -> Ipv6Addr {
+    format!("2001:db8:{last}").parse().unwrap()
+}
+
+fn syn_v6() -> Header {
+    let timestamps = Some(Timestamps { value: 0x71b2_706b, echo: 0 });
+    let options = Options { mss: Some(1440), timestamps, ..syn().options };
+    Header { source: 0xa59c, seq: 0x2f3f_22b1, window: 64800, options, ..syn() }
+}
+
 #[test]
 fn a_handshake_and_some_data() {
-    let (header, payload, checksum) = tcp(&bytes(SYN), ChecksumPolicy::Verify);
-    assert_eq!((header, payload.len(), checksum), (syn(), 0, ChecksumState::Verified));
+    for (syn, [ours, theirs, data]) in
+        [(syn(), [SYN, SYN_ACK, DATA]), (syn_v6(), [SYN_V6, SYN_ACK_V6, DATA_V6])]
+    {
+        let (header, payload, checksum) = tcp(&bytes(ours), ChecksumPolicy::Verify);
+        assert_eq!((header, payload.len(), checksum), (syn, 0, ChecksumState::Verified));
 
-    let (header, _, _) = tcp(&bytes(SYN_ACK), ChecksumPolicy::Verify);
-    assert_eq!((header.flags, header.ack), (Flags::SYN | Flags::ACK, 0x83df_faad));
-    assert_eq!(header.options.window_scale, Some(10));
-    assert_eq!(format!("{:?}", header.flags), "SYN|ACK");
+        let (header, _, _) = tcp(&bytes(theirs), ChecksumPolicy::Verify);
+        assert_eq!((header.flags, header.ack), (Flags::SYN | Flags::ACK, syn.seq + 1));
+        assert_eq!(header.options.window_scale, Some(10));
+        assert_eq!(format!("{:?}", header.flags), "SYN|ACK");
 
+        let (header, payload, _) = tcp(&bytes(data), ChecksumPolicy::Verify);
+        assert_eq!((header.flags, payload.as_slice()), (Flags::ACK | Flags::PSH, &b"pong!"[..]));
+    }
+}
+
+#[test]
+fn a_bare_acknowledgement() {
     let (header, payload, _) = tcp(&bytes(ACK), ChecksumPolicy::Verify);
     let timestamps = Some(Timestamps { value: 0x2225_b685, echo: 0x0549_5264 });
     assert_eq!(header.options, Options { timestamps, ..Options::default() });
     assert!(payload.is_empty());
-
-    let (header, payload, _) = tcp(&bytes(DATA), ChecksumPolicy::Verify);
-    assert_eq!((header.flags, payload.as_slice()), (Flags::ACK | Flags::PSH, &b"pong!"[..]));
 }
 
 #[test]
 fn a_refusal() {
-    let (header, _, _) = tcp(&bytes(REFUSED), ChecksumPolicy::Verify);
-    assert_eq!((header.flags, header.source, header.window), (Flags::RST | Flags::ACK, 5999, 0));
-    assert_eq!(header.options, Options::default());
+    for refused in [REFUSED, REFUSED_V6] {
+        let (header, _, _) = tcp(&bytes(refused), ChecksumPolicy::Verify);
+        assert_eq!((header.flags, header.source, header.window), (Flags::RST | Flags::ACK, 5999, 0));
+        assert_eq!(header.options, Options::default());
+    }
 }
 
 #[test]
@@ -137,11 +156,15 @@ fn an_unreachable_host() {
 }
 
 #[test]
-fn a_partial_checksum() {
-    let frame = bytes(PARTIAL_DATA);
-    assert_eq!(parse(&frame, ChecksumPolicy::Verify), Err(Malformed::Checksum(Layer::Tcp)));
-    let (_, payload, checksum) = tcp(&frame, ChecksumPolicy::AcceptPartial);
-    assert_eq!((payload.as_slice(), checksum), (&b"odd"[..], ChecksumState::Partial));
+fn partial_checksums() {
+    for (frame, expected) in
+        [(PARTIAL_DATA, &b"odd"[..]), (PARTIAL_SYN_ACK_V6, &b""[..]), (PARTIAL_DATA_V6, &b"odd"[..])]
+    {
+        let frame = bytes(frame);
+        assert_eq!(parse(&frame, ChecksumPolicy::Verify), Err(Malformed::Checksum(Layer::Tcp)));
+        let (_, payload, checksum) = tcp(&frame, ChecksumPolicy::AcceptPartial);
+        assert_eq!((payload.as_slice(), checksum), (expected, ChecksumState::Partial));
+    }
 }
 
 /// Options in the same order with the same padding: a SYN of ours looks like one of Linux's.
@@ -164,38 +187,6 @@ fn our_syn_is_linux_s_syn() {
     let ours = control(&template, &syn(), &[]);
     theirs[24..26].copy_from_slice(&ours[24..26]);
     assert_eq!(ours, theirs);
-}
-
-fn v6(last: &str) -> Ipv6Addr {
-    format!("2001:db8:{last}").parse().unwrap()
-}
-
-fn syn_v6() -> Header {
-    let timestamps = Some(Timestamps { value: 0x71b2_706b, echo: 0 });
-    let options = Options { mss: Some(1440), timestamps, ..syn().options };
-    Header { source: 0xa59c, seq: 0x2f3f_22b1, window: 64800, options, ..syn() }
-}
-
-#[test]
-fn a_handshake_and_some_data_over_ipv6() {
-    let (header, payload, checksum) = tcp(&bytes(SYN_V6), ChecksumPolicy::Verify);
-    assert_eq!((header, payload.len(), checksum), (syn_v6(), 0, ChecksumState::Verified));
-    let (header, _, _) = tcp(&bytes(SYN_ACK_V6), ChecksumPolicy::Verify);
-    assert_eq!((header.flags, header.ack), (Flags::SYN | Flags::ACK, 0x2f3f_22b2));
-    let (header, payload, _) = tcp(&bytes(DATA_V6), ChecksumPolicy::Verify);
-    assert_eq!((header.flags, payload.as_slice()), (Flags::ACK | Flags::PSH, &b"pong!"[..]));
-    let (header, _, _) = tcp(&bytes(REFUSED_V6), ChecksumPolicy::Verify);
-    assert_eq!((header.flags, header.source, header.window), (Flags::RST | Flags::ACK, 5999, 0));
-}
-
-#[test]
-fn partial_checksums_over_ipv6() {
-    for (frame, expected) in [(PARTIAL_SYN_ACK_V6, &b""[..]), (PARTIAL_DATA_V6, &b"odd"[..])] {
-        let frame = bytes(frame);
-        assert_eq!(parse(&frame, ChecksumPolicy::Verify), Err(Malformed::Checksum(Layer::Tcp)));
-        let (_, payload, checksum) = tcp(&frame, ChecksumPolicy::AcceptPartial);
-        assert_eq!((payload.as_slice(), checksum), (expected, ChecksumState::Partial));
-    }
 }
 
 #[test]

@@ -8,21 +8,9 @@ use xsend_wire::{
     ChecksumPolicy, ChecksumState, IpPair, Packet, Stamp, Template, TemplateSpec, ipv4, ipv6, parse,
 };
 
-use crate::common::{FAMILIES, control, fixed_spec, fixed_spec_v6, frame, spec, stamp_and_payload};
-
-/// The TCP header that a stamp stands for.
-fn header(spec: &TemplateSpec, stamp: &Stamp) -> tcp::Header {
-    tcp::Header {
-        source: spec.source_port,
-        destination: spec.destination_port,
-        seq: stamp.seq,
-        ack: stamp.ack,
-        flags: stamp.flags,
-        window: stamp.window,
-        urgent: 0,
-        options: Options { timestamps: stamp.timestamps.filter(|_| spec.timestamps), ..Options::default() },
-    }
-}
+use crate::common::{
+    FAMILIES, control, fixed_spec, fixed_spec_v6, frame, spec, stamp_and_payload, stamped_header,
+};
 
 /// The same frame, each header by its own `build`.
 fn by_hand(spec: &TemplateSpec, stamp: &Stamp, payload: &[u8]) -> Vec<u8> {
@@ -35,7 +23,7 @@ fn by_hand(spec: &TemplateSpec, stamp: &Stamp, payload: &[u8]) -> Vec<u8> {
     }
 
     let mut segment = [0; 60];
-    let header_len = header(spec, stamp).build(&mut segment);
+    let header_len = stamped_header(spec, stamp).build(&mut segment);
     let mut segment = [&segment[..header_len], payload].concat();
     let check = tcp::checksum(spec.ip, &segment);
     segment[16..18].copy_from_slice(&check.to_be_bytes());
@@ -102,7 +90,7 @@ proptest! {
         let spec = TemplateSpec { destination_mac: mac, ..spec };
         prop_assert_eq!(template.spec(), &spec);
         prop_assert_eq!(frame(&template, &stamp, &payload), by_hand(&spec, &stamp, &payload));
-        let header = header(&spec, &stamp);
+        let header = stamped_header(&spec, &stamp);
         let fresh = Template::new(&spec);
         prop_assert_eq!(control(&template, &header, &[]), control(&fresh, &header, &[]));
     }
@@ -112,7 +100,7 @@ proptest! {
         spec.traffic_class &= !0b11;
         let stamp = Stamp { ip_id: 0, ..stamp };
         let template = Template::new(&spec);
-        let mut header = header(&spec, &stamp);
+        let mut header = stamped_header(&spec, &stamp);
         // Not the header's to say.
         (header.source, header.destination) = (1, 2);
         prop_assert_eq!(control(&template, &header, &payload), frame(&template, &stamp, &payload));
