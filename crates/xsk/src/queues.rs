@@ -28,8 +28,8 @@ const _: () = assert!(MOST_SOCKETS <= NOBODY as usize);
 /// (to send, or to receive into), the others refuse it, and what a ring gives back that its queue did not have
 /// is counted there as unknown. The sockets themselves are therefore only to be looked at.
 ///
-/// All methods that are given a place panic when there is none such, and all that are given a token when it is
-/// another UMEM's.
+/// All methods that are given a place panic when there is none such. A token of another UMEM gets into no ring:
+/// it is taken for the frame of its number if another queue has that one, else the method panics.
 ///
 /// The queues are let go of together: libxdp needs the first one's descriptor to take down the others.
 #[derive(Debug)]
