@@ -94,8 +94,8 @@ SENDER_ADDR=198.18.0.1 RECEIVER_ADDR=198.18.0.2
 # make_pair A B MTU: namespaces A and B, each with one end of a veth, named like its namespace.
 #
 # `tso off` at the sender: veth receives through NAPI and GRO only then, otherwise the receiver's whole input runs on
-# the sender's core. The receiver polls in a kernel thread, as if it were another host. One queue: veth takes the
-# receiving queue from the peer's transmit queue, which nobody at the sender can choose.
+# the sender's core. The receiver polls in a kernel thread, as if it were another host. One queue, so that
+# both senders use the same.
 make_pair() {
     local a=$1 b=$2 mtu=$3 ns queues="numtxqueues 1 numrxqueues 1"
     for ns in "$a" "$b"; do
@@ -146,14 +146,16 @@ make_impaired_pair() {
     ip netns exec "$name-b" sh -c "echo 1 > /sys/class/net/$name-b/threaded"
 }
 
-# address_impaired_pair NAME: gives both hosts their addresses, IPv4 and IPv6.
-address_impaired_pair() {
+# address_pair NAME: gives both hosts of a pair their addresses, IPv4 and IPv6, where they have none.
+address_pair() {
     local ns addr addr_v6
     for ns in "$1-a" "$1-b"; do
         if [ "$ns" = "$1-a" ]; then addr=$SENDER_ADDR addr_v6=$SENDER_ADDR_V6; else addr=$RECEIVER_ADDR addr_v6=$RECEIVER_ADDR_V6; fi
-        ip netns exec "$ns" sh -c "cd /proc/sys/net/ipv6/conf/$ns && echo 0 > accept_dad && echo 0 > disable_ipv6"
-        ip -n "$ns" address add "$addr/24" dev "$ns"
-        ip -n "$ns" address add "$addr_v6/64" dev "$ns" nodad
+        ip -n "$ns" address replace "$addr/24" dev "$ns"
+        # A link with an MTU below 1280 has no IPv6.
+        if ip netns exec "$ns" sh -c "cd /proc/sys/net/ipv6/conf/$ns && echo 0 > accept_dad && echo 0 > disable_ipv6" 2>/dev/null; then
+            ip -n "$ns" address replace "$addr_v6/64" dev "$ns" nodad
+        fi
     done
 }
 

@@ -8,7 +8,7 @@
 #                                        mutant, or in those whose names begin so: --mutants cork "wait (A)"
 #   scripts/loom.sh --help               this text
 #
-# Deep bounds are for two cores and twenty minutes. A model that fails says what loom saw. The mutants' lines are
+# Deep bounds are for two cores and ten minutes. A model that fails says what loom saw. The mutants' lines are
 # explained by scripts/mutants.py --help, which has more options; their exit status is 1 if one survives.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh

@@ -97,7 +97,7 @@ find_impaired() {
 }
 
 up() {
-    local name=$1 mtu=$2 between='' side
+    local name=$1 mtu=$2 between='' v6='' peer_v6='' side
     shift 2
     if ! [[ $mtu =~ ^[0-9]{1,5}$ ]] || [ "$mtu" -lt 68 ] || [ "$mtu" -gt 65535 ]; then
         usage_error "'$mtu' is not an MTU from 68 to 65535"
@@ -112,21 +112,21 @@ up() {
     if [ $# -gt 0 ]; then
         make_impaired_pair "$name" "$mtu"
         start_link "$name" "$mtu" "$@"
-        address_impaired_pair "$name"
         between="
 Between them, in $name-m, process $(cat "$(pid_file "$name")"): impaired $*
-  $name-a   $SENDER_ADDR_V6
-  $name-b   $RECEIVER_ADDR_V6
 "
     else
         make_pair "$name-a" "$name-b" "$mtu"
     fi
+    # IPv6 takes no link with a smaller MTU.
+    if [ "$mtu" -ge 1280 ]; then v6="  $SENDER_ADDR_V6" peer_v6="  $RECEIVER_ADDR_V6"; fi
+    address_pair "$name"
     ip -n "$name-a" link set dev "$name-a" alias "$MARK"
     trap - EXIT HUP INT TERM
     cat <<END
 Two namespaces, MTU $mtu:
-  $name-a   interface $name-a   $SENDER_ADDR   (send from here)
-  $name-b   interface $name-b   $RECEIVER_ADDR   (receive here)
+  $name-a   interface $name-a   $SENDER_ADDR$v6   (send from here)
+  $name-b   interface $name-b   $RECEIVER_ADDR$peer_v6   (receive here)
 $between
 Try, in two terminals (cargo build --release first):
   sudo ip netns exec $name-b $ROOT/target/release/xsend sink --listen $RECEIVER_ADDR:9000 --sha256

@@ -39,7 +39,7 @@ pub(crate) struct SendArgs {
     #[arg(required = true, value_name = "SOURCE")]
     pub(crate) sources: Vec<PathBuf>,
 
-    /// The TCP server: a name or an IPv4 address, and its port
+    /// The TCP server: a name or an address ([IPv6] in brackets), and its port
     #[arg(value_name = "HOST:PORT")]
     pub(crate) target: Target,
 

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first asks the command to end well, the second ends it at once.
+//! SIGINT, SIGTERM and SIGHUP: the first asks the command to end well, the second ends it at once.
 //!
 //! Nothing but closing descriptors is needed to leave the interface as it was found (the XDP program hangs on a BPF
 //! link), so ending at once is always safe; ending well is for the peer, who gets its FIN.
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::pcapng::Capture;
@@ -37,11 +37,22 @@ pub(crate) struct Interrupts {
     shared: Arc<Mutex<Shared>>,
 }
 
+/// Whether this process was started with the signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & 1 << (signal - 1) != 0
+}
+
 impl Interrupts {
-    /// Takes over both signals.
+    /// Takes over the three signals, but no SIGHUP that whoever started this process has it ignore (`nohup`).
     pub(crate) fn install() -> Result<Self, Problem> {
         let cannot = |error| Problem::failed(format!("cannot handle signals: {error}"));
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(cannot)?;
+        if !is_ignored(SIGHUP) {
+            signals.add_signal(SIGHUP).map_err(cannot)?;
+        }
         let shared = Arc::new(Mutex::new(Shared::default()));
         let (request, requests) = mpsc::channel();
         let theirs = Arc::clone(&shared);

@@ -27,7 +27,7 @@ pub enum AttachError {
         /// The process that holds it, when it can be found.
         holder: Option<Holder>,
     },
-    /// The driver has no native XDP.
+    /// The driver has no native XDP, or not with the features that are on.
     NotNative {
         /// The interface.
         interface: String,
@@ -72,8 +72,9 @@ impl fmt::Display for AttachError {
             }
             Self::NotNative { interface, error } => write!(
                 f,
-                "the driver of {interface} has no native XDP ({error}); ask for generic mode (--generic), which is slower, \
-                 or use another interface"
+                "{interface} takes no XDP program in native mode ({error}): its driver has none, or a feature stands in the way \
+                 (try ethtool -K {interface} rx-gro-hw off lro off); ask for generic mode (--generic), which is slower, or use another \
+                 interface"
             ),
             Self::NoPrivilege { interface, missing } => write!(
                 f,

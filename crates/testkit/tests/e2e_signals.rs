@@ -76,8 +76,8 @@ fn an_interrupt_in_the_middle_closes_cleanly() {
 #[test]
 fn a_termination_in_the_middle_closes_cleanly() {
     require_root!();
-    for drive in DRIVES {
-        interrupted_by(Signal::SIGTERM, drive);
+    for signal in [Signal::SIGTERM, Signal::SIGHUP] {
+        DRIVES.into_iter().for_each(|drive| interrupted_by(signal, drive));
     }
 }
 

@@ -254,7 +254,9 @@ impl Builder {
         let (shard, handle) =
             Shard::new(Parts { device, umem, frames, config: shape.shard.clone(), secret, wake, tap });
         let settings = self.settings(&link, &queues, &facts, &shape);
-        Ok((shard, self.common(handle, steer, link, below, shape, settings)))
+        let left_out = receiving.saturating_sub(queues.len() as u32);
+        let common = self.common(handle, steer, link, below, shape, settings);
+        Ok((shard, Common { queues_left_out: left_out, ..common }))
     }
 
     /// How many queues receive, and which of them to own.
@@ -300,6 +302,7 @@ impl Builder {
             steer: Arc::new(steer),
             link,
             device,
+            queues_left_out: 0,
             packet_room,
             engine,
             clock: Clock::start(),

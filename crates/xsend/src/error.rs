@@ -115,6 +115,8 @@ pub enum ConnectError {
         remote: SocketAddr,
         /// How long we waited.
         after: Duration,
+        /// The interface has queues that the sender was told not to own: the answer may have come by one of them.
+        queues_left_out: u32,
     },
     /// Whoever asked no longer wants it.
     Cancelled,
@@ -138,11 +140,16 @@ impl fmt::Display for ConnectError {
             Self::Steering(error) => error.fmt(f),
             Self::Watch(error) => error.fmt(f),
             Self::Failed { remote, failure } => write!(f, "cannot connect to {remote}: {failure}"),
-            Self::TimedOut { remote, after } => write!(
-                f,
-                "cannot connect to {remote}: no answer in {:.1} s; is the host up, and does a firewall on the way drop us?",
-                after.as_secs_f64()
-            ),
+            Self::TimedOut { remote, after, queues_left_out } => {
+                write!(f, "cannot connect to {remote}: no answer in {:.1} s; ", after.as_secs_f64())?;
+                match queues_left_out {
+                    0 => f.write_str("is the host up, and does a firewall on the way drop us?"),
+                    left => write!(
+                        f,
+                        "it may have come by one of the {left} queues that are not owned: own all (no --queues)"
+                    ),
+                }
+            }
             Self::Cancelled => f.write_str("cancelled while connecting"),
             Self::Busy => f.write_str("too many requests wait for the shard: try again"),
             Self::ShardDead => f.write_str(SHARD_DEAD),

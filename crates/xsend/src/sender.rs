@@ -39,6 +39,8 @@ pub(crate) struct Common {
     pub(crate) link: Link,
     /// What carries the frames: the interface itself, or what is below a VLAN.
     pub(crate) device: Link,
+    /// Queues that receive and are not owned.
+    pub(crate) queues_left_out: u32,
     /// The longest IP packet that fits a frame, in bytes.
     pub(crate) packet_room: u32,
     pub(crate) engine: xsend_tcp::Config,
@@ -173,7 +175,8 @@ impl<D: Drive> Sender<D> {
                 Ok(Err(failure)) => return Err(ConnectError::Failed { remote, failure }),
                 Err(NoAnswer::TimedOut) if Instant::now() < deadline => {}
                 Err(NoAnswer::TimedOut) => {
-                    return Err(ConnectError::TimedOut { remote, after: started.elapsed() });
+                    let queues_left_out = self.common.queues_left_out;
+                    return Err(ConnectError::TimedOut { remote, after: started.elapsed(), queues_left_out });
                 }
                 Err(NoAnswer::ShardDead | NoAnswer::Taken) => return Err(ConnectError::ShardDead),
             }
