@@ -11,8 +11,8 @@ pub struct Config {
     pub stream_frames: usize,
     /// The most frames one stream's received, not yet read, bytes may hold.
     pub receive_frames: usize,
-    /// Frames that each of `max_flows` flows may own at any time, whatever the others hold: idle streams keep what they were lent, and
-    /// must not be able to starve one that comes later.
+    /// Frames that each of `max_flows` flows may own at any time, whatever the others hold: idle streams keep as many, and must
+    /// not be able to starve one that comes later.
     pub floor_frames: usize,
     /// Frames that are never lent to a stream, so that acknowledgements, retransmitted copies and the fill ring
     /// find one even when every stream has taken its share.

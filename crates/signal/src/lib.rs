@@ -20,6 +20,7 @@
 //! | the same: a half is gone | [`spsc`] E/F | | what it left behind is missed, or taken while it is still at it: frames lost, or owned twice |
 //! | bytes appended, then sealed | [`tail`] A/B | | a segment leaves with a length and checksum for bytes that are not in the frame yet: the peer drops it |
 //! | writer gone, frame lent again | [`pin`] A/B | | a slow writer scribbles into a frame that carries somebody else's payload |
+//! | bytes settled, then read | [`pin`] C/B | | bytes are read that are still being stored |
 //! | bytes settled, then read while the frame grows | [`pin`] C/B | | bytes are read that are still being stored |
 //! | autocork against completion | [`cork`] A/B | fences | both sides rely on the other: a small write waits for the peer's delayed ACK, 40 ms |
 //! | what was corked | [`cork`] C/D | | the completion releases the cork and does not find the bytes behind it |
