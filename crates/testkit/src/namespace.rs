@@ -45,10 +45,12 @@ impl Namespace {
         shell::run_command(command)
     }
 
-    /// A command that will run inside. Its process id is the program's own: `ip netns exec` replaces itself.
+    /// A command that will run inside. Its process id is the program's own: `ip netns exec` and `env` replace
+    /// themselves. It gets the signals that end it, also where the tests were started with them ignored (in the
+    /// background of a script, or under `nohup`).
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name, program]);
+        command.args(["netns", "exec", &self.name, "env", "--default-signal=HUP,INT,TERM", program]);
         command
     }
 
